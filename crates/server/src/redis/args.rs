@@ -4,16 +4,16 @@ use crate::error::CommandError;
 use crate::protocol::resp::{Args, ReplyWriter, number};
 use std::borrow::Cow;
 
-/// Maximum length in bytes of a key or an element. The store accepts slightly longer keys; the
-/// difference is needed for the prefix that the server adds.
+/// Maximum length in bytes of a key or an element. It is below the store's limit because the server
+/// adds a prefix.
 pub(super) const MAX_NAME: usize = alluvium::MAX_KEY - 64;
 
-/// Parses an integer. Returns the same error as Redis if the text is not one.
+/// Parses an integer. If the text is not an integer, returns the same error as Redis.
 pub(super) fn integer(text: &[u8]) -> Result<i64, CommandError> {
     number::integer(text).ok_or(CommandError::NOT_INTEGER)
 }
 
-/// Parses a floating-point number. Returns the same error as Redis if the text is not one.
+/// Parses a floating-point number. If the text is not a number, returns the same error as Redis.
 pub(super) fn double(text: &[u8]) -> Result<f64, CommandError> {
     number::double(text).ok_or(CommandError::NOT_FLOAT)
 }
@@ -30,14 +30,14 @@ pub(super) fn name(text: &[u8]) -> Result<&[u8], CommandError> {
     Ok(text)
 }
 
-/// Returns the error for a command that has the wrong number of arguments.
+/// Returns the error for a command with a wrong number of arguments.
 pub(super) fn wrong_number(command: &str) -> CommandError {
     CommandError::Refused(Cow::Owned(format!(
         "ERR wrong number of arguments for '{command}' command"
     )))
 }
 
-/// Returns the error for a reply that exceeds the output limit of a client, which is `most` bytes.
+/// Returns the error for a reply that exceeds `most` bytes, a client's output limit.
 pub(super) fn too_long(most: usize) -> CommandError {
     CommandError::Refused(Cow::Owned(format!(
         "ERR the reply exceeds {most} bytes, the output limit of a client; request less at a time, with \
@@ -45,8 +45,8 @@ pub(super) fn too_long(most: usize) -> CommandError {
     )))
 }
 
-/// Returns an error if the reply written so far exceeds the output limit of a client. Commands
-/// whose reply size depends on a number sent by the client must call this after each element.
+/// Returns an error if the reply written so far exceeds the client's output limit. Commands whose
+/// reply size depends on a number sent by the client must call this after each element.
 pub(super) fn check_room(reply: &ReplyWriter<'_>) -> Result<(), CommandError> {
     match reply.most() {
         most if reply.position() > most => Err(too_long(most)),
@@ -54,8 +54,8 @@ pub(super) fn check_room(reply: &ReplyWriter<'_>) -> Result<(), CommandError> {
     }
 }
 
-/// Converts an inclusive range of indexes to a half-open range of non-negative indexes. In the
-/// given range, negative indexes count from the end of the `count` elements.
+/// Converts an inclusive range of indexes to a half-open range of non-negative ones. Negative input
+/// indexes count from the end of the `count` elements.
 pub(super) fn span(start: i64, end: i64, count: u64) -> std::ops::Range<u64> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let from_end = |index: i64| {
@@ -73,7 +73,7 @@ pub(super) fn span(start: i64, end: i64, count: u64) -> std::ops::Range<u64> {
     start as u64..end as u64
 }
 
-/// Reads the optional words that follow the positional arguments of a command.
+/// Reads the optional words after a command's positional arguments.
 pub(super) struct OptionParser<'a> {
     args: Args<'a>,
     at: usize,
@@ -97,8 +97,8 @@ impl<'a> OptionParser<'a> {
         self.args.len() - self.at.min(self.args.len())
     }
 
-    /// Returns the next word, which is the value of the option read before. Returns a syntax error
-    /// if the value is missing.
+    /// Returns the next word, which is the value of the preceding option. Fails with a syntax error
+    /// if it is missing.
     pub(super) fn value(&mut self) -> Result<&'a [u8], CommandError> {
         self.next().ok_or(CommandError::SYNTAX)
     }
@@ -109,7 +109,7 @@ pub(super) fn is(word: &[u8], other: &str) -> bool {
     word.eq_ignore_ascii_case(other.as_bytes())
 }
 
-/// Returns the error for an unknown command, in the words of Redis.
+/// Returns the error for an unknown command, worded as in Redis.
 pub(super) fn unknown(args: Args<'_>) -> String {
     const MOST: usize = 128;
     let shown =

@@ -1,9 +1,9 @@
-//! Manages the backups that clients request with BGSAVE and SAVE: the backup directory, and the
+//! Manages the backups that clients request with BGSAVE and SAVE, the backup directory, and the
 //! outcome of the last backup.
 //!
-//! A new backup is written under a temporary name next to the previous one. It replaces the
-//! previous one only after it has been read back and verified. Therefore, once the first backup has
-//! succeeded, a complete backup exists at all times.
+//! A new backup is written under a temporary name next to the previous one, and replaces it only
+//! after the new backup has been read back and verified. Once the first backup has succeeded, a
+//! complete backup therefore exists at all times.
 
 use crate::error::CommandError;
 use crate::shared::StoreContext;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Name of the complete backup within the backup directory.
+/// Name of the complete backup in the backup directory.
 pub(crate) const NAME: &str = "alluvium-backup";
-/// Temporary name of a backup that is being written.
+/// Temporary name of a backup that is still being written.
 const NEW: &str = "alluvium-backup.new";
 
 /// The outcome of a backup: complete, or failed with an error message.
@@ -53,8 +53,7 @@ impl Drop for BackupPermit {
 }
 
 impl BackupManager {
-    /// Creates a manager that has made no backup yet. INFO reports the number of changes since the
-    /// commit `commit`.
+    /// Creates a manager without any backup. INFO counts the changes since the commit `commit`.
     pub(crate) fn since(commit: u64) -> BackupManager {
         BackupManager {
             last_commit: AtomicU64::new(commit),
@@ -104,7 +103,7 @@ impl BackupManager {
         })
     }
 
-    /// Returns the names and values of the backup fields in INFO. `sequence` is the current commit
+    /// Returns the names and values of INFO's backup fields. `sequence` is the current commit
     /// number.
     pub(crate) fn lines(&self, sequence: u64) -> Vec<(&'static str, String)> {
         let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64).to_string();
@@ -139,7 +138,7 @@ impl BackupManager {
 }
 
 impl BackupPermit {
-    /// Makes the backup and stores its outcome. If the backup fails, the previous one is kept.
+    /// Makes the backup and stores its outcome. A failed backup leaves the previous one in place.
     pub(crate) fn run(self) -> Result<(), CommandError> {
         let began = Instant::now();
         let made = self.make();
@@ -167,7 +166,7 @@ impl BackupPermit {
 
     fn make(&self) -> alluvium::Result<u64> {
         let (new, name) = (self.directory.join(NEW), self.directory.join(NAME));
-        // Remove an incomplete backup that an earlier run may have left behind.
+        // Remove an incomplete backup that an earlier run may have left.
         remove_directory(&new)?;
         let made = self.shared.store.db.checkpoint_to(&new);
         let placed = made.and_then(|last_commit| {

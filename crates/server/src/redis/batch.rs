@@ -1,5 +1,5 @@
-//! Executes a batch of commands. A single read precedes the commands and a single commit follows
-//! them; all locks are held from the read to the commit.
+//! Executes a batch of commands with a single read before and a single commit after them. All locks
+//! are held from the read to the commit.
 
 use super::commands::monitor_commands;
 use super::elements;
@@ -21,15 +21,14 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// When a batch has written more bytes than this, its writes are committed in several parts, each
-/// of which consists of whole commands. The limit is lower if the clients' memory budget divided by
-/// `SHARE` is lower.
+/// Once a batch has written more bytes than this, its writes are committed in several parts of
+/// whole commands. The limit is lower if the clients' memory budget divided by `SHARE` is lower.
 const MOST_BYTES: usize = 16 << 20;
 const SHARE: usize = 8;
 
-/// The commands of a batch with their arguments, in the order in which they will be executed.
+/// The commands of a batch with their arguments, in execution order.
 pub(super) struct CommandBatch<'a> {
-    /// Only one command is stored inline, so that moving a batch remains cheap.
+    /// Stores only one command inline, which keeps moving a batch cheap.
     commands: SmallVec<[(&'static CommandSpec, Args<'a>); 1]>,
 }
 
@@ -51,7 +50,7 @@ impl<'a> CommandBatch<'a> {
         self.commands.push((command, args));
     }
 
-    /// Returns for each command whether it is blind, which means that it writes its keys without
+    /// Returns for each command whether it is blind, that is, whether it writes its keys without
     /// reading them. A command such as SET is blind only if none of its keys can have a collection
     /// (S8).
     fn blind(&self, store: &ServerStore, database: u8) -> BlindFlags {
@@ -62,9 +61,8 @@ impl<'a> CommandBatch<'a> {
         self.commands.iter().map(is_blind).collect()
     }
 
-    /// Returns the set of locks that the commands need in a database, and the number of blind
-    /// commands. `is_blind` is called with the index, the specification and the arguments of each
-    /// command.
+    /// Returns the locks that the commands need in a database, and the number of blind commands.
+    /// Calls `is_blind` with each command's index, specification and arguments.
     #[inline]
     fn wanted(
         &self,
@@ -83,8 +81,8 @@ impl<'a> CommandBatch<'a> {
                 if is_blind {
                     mode = Mode::Blind;
                 }
-                // Consecutive commands often use the same key, for which one lock request is
-                // enough.
+                // Consecutive commands often use the same key and need only one lock request for
+                // it.
                 command.each_key(*args, |key| {
                     if last.replace((key, mode)) != Some((key, mode)) {
                         wanted.key(database, key, mode);
@@ -115,8 +113,8 @@ impl<'a> CommandBatch<'a> {
     /// Acquires the locks that the commands need. `database` is the stored number of the database.
     #[inline]
     fn lock<'s>(&self, store: &'s ServerStore, database: u8) -> BatchLocks<'s> {
-        // As long as no key has a collection, whether a command is blind depends only on the
-        // command and its arguments.
+        // While no key has a collection, the command and its arguments alone determine whether it
+        // is blind.
         if !store.marks.has_any(database) {
             let (wanted, blind) = self.wanted(database, |_, command, args| command.is_blind(args));
             let locked = self.take(store, database, (wanted, blind));
@@ -127,15 +125,14 @@ impl<'a> CommandBatch<'a> {
         self.lock_beside_collections(store, database)
     }
 
-    /// Acquires the locks that the commands need. `database` is the number by which clients know
-    /// the database.
+    /// Acquires the locks that the commands need. `database` is the number that clients use for the
+    /// database.
     #[inline]
     fn lock_in<'s>(&self, store: &'s ServerStore, database: u8) -> BatchLocks<'s> {
         loop {
             let number = store.databases.number_of(database);
             let locked = self.lock(store, number);
-            // The database may have been swapped before the locks were acquired (S24); in that
-            // case, retry.
+            // If the database was swapped before the locks were acquired (S24), retry.
             if store.databases.number_of(database) == number {
                 return locked;
             }
@@ -147,9 +144,9 @@ impl<'a> CommandBatch<'a> {
         let mut blind = self.blind(store, database);
         loop {
             let locked = self.take(store, database, self.wanted(database, |index, _, _| blind[index]));
-            // A key may have gained a collection before the locks were acquired, and then its
-            // command is no longer blind: retry. If a key has lost its collection, its lock is
-            // merely stronger than necessary.
+            // If a key gained a collection before the locks were acquired, its command is no longer
+            // blind: retry. If a key has lost its collection, its lock is merely stronger than
+            // necessary.
             let now = self.blind(store, database);
             if blind.iter().zip(&now).all(|(&was, &is)| is || !was) {
                 return locked;
@@ -159,8 +156,8 @@ impl<'a> CommandBatch<'a> {
         }
     }
 
-    /// Returns an upper bound of the number of bytes that the commands write. The arguments of all
-    /// commands are consecutive in one buffer, so the bound is their total length.
+    /// Returns an upper bound on the number of bytes that the commands write: the total length of
+    /// their arguments, which are consecutive in one buffer.
     #[inline]
     fn written_bytes(&self) -> usize {
         let (Some((_, first)), Some((_, last))) = (self.commands.first(), self.commands.last()) else {
@@ -172,12 +169,12 @@ impl<'a> CommandBatch<'a> {
         }
     }
 
-    /// Returns the keys of the records that the commands will read.
+    /// Returns the keys of the records that the commands are going to read.
     fn records(&self, database: u8, most: usize) -> Vec<InnerKey> {
         let (mut records, mut last) = (Vec::with_capacity(self.len()), None);
         for (command, args) in &self.commands {
-            // A command with more than `most` keys is skipped, because it reads its records in
-            // several parts.
+            // Skip a command with more than `most` keys, because it reads its records in several
+            // parts.
             if command.reads_records() && (args.len() <= 2 || command.keys(*args).count() <= most) {
                 // Consecutive commands on the same key need only one read.
                 command.each_key(*args, |key| {
@@ -191,21 +188,21 @@ impl<'a> CommandBatch<'a> {
     }
 }
 
-/// Tells for each command of a batch whether it is blind.
+/// Whether each command of a batch is blind.
 type BlindFlags = SmallVec<[bool; 16]>;
 
-/// A read of a batch that is not complete yet, and its memory charge.
+/// A batch's pending read and its memory charge.
 pub(super) struct PendingRead {
     pub(super) reading: MultiGetFuture,
     pub(super) memory: ReadReservation,
-    /// The stored number of the database to which the records belong.
+    /// The stored number of the records' database.
     pub(super) number: u8,
 }
 
 /// The result of a completed read of a batch.
 pub(super) struct ReadResult {
     pub(super) values: alluvium::Result<Vec<Option<Value>>>,
-    /// The stored number that the database had when its records were read.
+    /// The database's stored number at the time of the read.
     pub(super) number: u8,
 }
 
@@ -216,7 +213,7 @@ struct BatchLocks<'s> {
     needs_locks: bool,
     /// Whether all commands of the batch are blind.
     is_blind: bool,
-    /// The stored number of the database when the locks were acquired.
+    /// The database's stored number when the locks were acquired.
     number: u8,
 }
 
@@ -235,18 +232,18 @@ pub(super) enum ReplyDelivery {
     Parts,
 }
 
-/// The number of commands of a batch whose results are final, because their writes are committed.
+/// The number of a batch's commands whose results are final because their writes are committed.
 struct BatchProgress {
     commands: usize,
-    /// Length of the output buffer after the final replies.
+    /// Length of the output buffer after these commands' replies.
     position: usize,
     /// The rest of the last command's reply if it is long.
     tail: Option<Box<dyn ReplyTail>>,
 }
 
 impl RedisSession {
-    /// Returns a batch that consists of the command of request `at` and those of the following
-    /// requests that can be executed together with it.
+    /// Returns a batch that consists of the command in request `at` and those of the following
+    /// requests that can run in the same batch.
     pub(super) fn gather<'a>(
         &self,
         requests: &'a ParsedRequests,
@@ -278,13 +275,12 @@ impl RedisSession {
     }
 
     /// Executes a batch and writes its replies. If records must first be read from the device,
-    /// executes nothing and returns the pending read; when it has completed, the caller must call
-    /// this again with its result in `read`. Commands that need no locks then use the records of
-    /// that result. If the commands need locks, the records are read again, which usually finds
-    /// them in memory.
+    /// executes nothing and returns the pending read. Once it has completed, the caller must call
+    /// this again with its result in `read`. Commands without locks then use the records of that
+    /// result. Commands with locks read the records again, and usually find them in memory.
     ///
-    /// A command with a long reply ends the execution early. The returned number tells how many
-    /// commands were executed.
+    /// A command with a long reply ends the execution early, so the returned number may be smaller
+    /// than the batch.
     pub(super) fn run(
         &mut self,
         batch: &CommandBatch<'_>,
@@ -309,15 +305,15 @@ impl RedisSession {
                 output.truncate(done.position);
                 let rest = batch.len() - done.commands;
                 if rest > 1 && failure.may_spare_others() {
-                    // The writes of the remaining commands were not committed. It is unknown which
-                    // of these commands has failed, so they will be executed one by one.
+                    // The writes of the remaining commands were not committed. Since it is unknown
+                    // which of these commands failed, execute them one by one.
                     lookups.forget_since();
                     self.paging.divide(done.commands, rest);
                     self.activity.cancel();
                     return BatchOutcome::Commands(done.commands, None);
                 }
-                // The writes of the remaining commands were not committed, so reply to each of
-                // these commands with the same error.
+                // The writes of the remaining commands were not committed, so reply to each of them
+                // with the same error.
                 let text = failure.to_string();
                 let mut reply = ReplyWriter::new(output, self.settings.version);
                 for (command, args) in &batch.commands[done.commands..] {
@@ -337,8 +333,8 @@ impl RedisSession {
         BatchOutcome::Commands(done.commands, done.tail)
     }
 
-    /// Updates the statistics of executed commands. The execution time of the batch is divided
-    /// evenly among them.
+    /// Updates the statistics of executed commands, dividing the batch's execution time evenly
+    /// among them.
     fn count(&self, executed: &[(&CommandSpec, Args<'_>)], took: Duration) {
         let Some(&(first, args)) = executed.first() else {
             return;
@@ -404,15 +400,15 @@ impl RedisSession {
         for (index, (command, args)) in batch.commands.iter().enumerate() {
             if transaction.bytes() > most {
                 self.commit(&mut transaction, &held)?;
-                // The prefetched records may be outdated after the commit, so begin a new
+                // The commit may have made the prefetched records obsolete, so begin a new
                 // transaction.
                 transaction = begin(transaction.database);
                 (done.commands, done.position) = (index, output.len());
             }
             let start = output.len();
             if let Some(mut tail) = self.apply(command, *args, &mut transaction, output, self.length())? {
-                // The rest of the long reply must show the state after this commit. The remaining
-                // commands of the batch wait until the client has received the whole reply.
+                // The rest of the long reply must show the state after this commit. The batch's
+                // remaining commands wait until the client has received the whole reply.
                 self.commit(&mut transaction, &held)?;
                 tail.begin();
                 (done.commands, done.tail) = (index + 1, Some(tail));
@@ -429,8 +425,8 @@ impl RedisSession {
         Ok(None)
     }
 
-    /// Handles the case that there is no memory for the read of a batch. The batch waits for
-    /// memory, or fails if it has already waited too long.
+    /// Handles a batch for whose read there is no memory. The batch waits for memory, or fails if
+    /// it has already waited too long.
     fn wait_or_refuse(&mut self, store: &ServerStore) -> Result<Option<Box<PendingRead>>, CommandError> {
         if self.paging.refuses {
             let bytes = store.sizes.at_worst(1);
@@ -440,8 +436,8 @@ impl RedisSession {
         Ok(None)
     }
 
-    /// Returns whether long replies may be written in parts. They may not if the client has
-    /// disabled replies.
+    /// Returns whether long replies may be written in parts. Not allowed if the client has disabled
+    /// replies.
     fn length(&self) -> ReplyDelivery {
         if self.settings.reply_mode == ReplyMode::On {
             ReplyDelivery::Parts
@@ -450,7 +446,7 @@ impl RedisSession {
         }
     }
 
-    /// Updates the statistics of value sizes from the length of a reply to a command that reads
+    /// Updates the value size statistics with the length of the reply to a command that reads
     /// strings.
     fn note_length(&self, command: &CommandSpec, args: Args<'_>, bytes: usize) {
         const SHORT: usize = 1 << 10;
@@ -471,8 +467,8 @@ impl RedisSession {
         length: ReplyDelivery,
     ) -> Result<Option<Box<dyn ReplyTail>>, CommandError> {
         let start = output.len();
-        // A command that builds its reply from accumulated data fails when the reply exceeds this
-        // limit. A command that has changed data must reply even if its reply is longer.
+        // A command that accumulates data for its reply fails when the reply exceeds this limit. A
+        // command that has changed data must reply even if its reply is longer.
         let room = self.reply_room();
         let most = self.shared.config.max_output().min(start.saturating_add(room));
         let mut reply = ReplyWriter::new(output, self.settings.version).at_most(most);
@@ -498,7 +494,7 @@ impl RedisSession {
             Ok(()) | Err(CommandError::Refused(_)) if is_too_long => {
                 self.discard_reply(&mut reply, start);
                 if self.paging.has_taken_back() {
-                    // The command will be executed again, which counts its lookups again.
+                    // The command will run again and count its lookups again.
                     lookups.forget_since();
                 } else {
                     self.shared.tally.of(command.counted_as(args)).failed();
@@ -555,7 +551,7 @@ impl RedisSession {
         Ok(())
     }
 
-    /// Notes a slow command in the latency history and the slow log. A slow batch is represented by
+    /// Records a slow command in the latency history and the slow log. A slow batch is recorded as
     /// its first command.
     #[inline]
     pub(super) fn note_slow(&self, command: &CommandSpec, args: Args<'_>, took: Duration) {
@@ -591,8 +587,8 @@ impl RedisSession {
     }
 }
 
-/// Begins a transaction for commands of a client. If all of them are blind, it is a blind
-/// transaction.
+/// Begins a transaction for a client's commands. If all of them are blind, the transaction is
+/// blind, too.
 fn begin(store: &ServerStore, database: u8, is_blind: bool, client: u64) -> CommandTransaction<'_> {
     let mut transaction = match is_blind {
         true => CommandTransaction::blind(store, database),
@@ -604,7 +600,7 @@ fn begin(store: &ServerStore, database: u8, is_blind: bool, client: u64) -> Comm
 
 /// The result of an attempt to prefetch records.
 enum PrefetchOutcome {
-    /// All records have been prefetched, or no records are needed.
+    /// All records are in the transaction, or the commands need none.
     Known,
     /// The records must be read from the device. Contains the pending read with its memory charge.
     Waits(Box<PendingRead>),
@@ -612,8 +608,8 @@ enum PrefetchOutcome {
     NoRoom,
 }
 
-/// Prefetches records for the commands of a transaction. If this must wait for the device, returns
-/// the pending read.
+/// Prefetches records for a transaction's commands. If this must wait for the device, returns the
+/// pending read.
 fn read_ahead(
     transaction: &mut CommandTransaction<'_>,
     records: Vec<InnerKey>,
@@ -633,7 +629,7 @@ fn read_ahead(
     // Discard the result if the database was swapped after it was read (S24).
     let read = read.filter(|read| read.number == transaction.database);
     match read.map(|read| read.values) {
-        // These records are in memory because of the read, but they may have changed before the
+        // The read has brought these records into memory, but they may have changed before the
         // locks were acquired. Read them again.
         Some(result) if needs_locks => {
             result?;

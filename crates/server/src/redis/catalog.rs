@@ -1,5 +1,5 @@
-//! The catalogue of permissions. It lists every command and subcommand with its access to keys, and
-//! the operations that clients can execute on ports of other protocols.
+//! The permission catalogue. It lists how every command and subcommand accesses keys, and which
+//! operations clients can execute on other protocols' ports.
 
 use super::classes::{self, CommandClasses};
 use super::commands::{bitfield, sort};
@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// The index of an entry in the catalogue.
+/// The index of a catalogue entry.
 pub(crate) type CatalogId = usize;
 
-/// An operation that can be permitted or denied: a command, a subcommand, or an operation on a port
-/// of another protocol.
+/// An operation that can be permitted or denied: a command, a subcommand, or an operation on
+/// another protocol's port.
 #[derive(Debug)]
 pub(crate) struct CatalogEntry {
     /// The name of the command, or `command|subcommand`.
@@ -36,11 +36,10 @@ pub(crate) struct PermissionCatalog {
 
 pub(crate) static CATALOG: LazyLock<PermissionCatalog> = LazyLock::new(PermissionCatalog::new);
 
-/// The name of an operation on a port of another protocol, and the classes to which it belongs.
+/// The name of an operation on another protocol's port, and its classes.
 type PortOperation = (&'static str, &'static [&'static str]);
 
-/// The operations on ports of other protocols, which are not Redis commands: for each protocol, its
-/// operations with their classes.
+/// For each protocol other than Redis, the operations on its port with their classes.
 #[rustfmt::skip]
 static ELSEWHERE: [(&str, &[PortOperation]); 2] = [
     ("memcached", &[
@@ -108,8 +107,7 @@ impl PermissionCatalog {
     }
 }
 
-/// Returns the names of the classes to which a command belongs, or a subcommand given as
-/// `command|subcommand`.
+/// Returns the names of the classes of a command, or of a subcommand given as `command|subcommand`.
 pub(super) fn classes_of(name: &str) -> Vec<&'static str> {
     let own = CATALOG.by_name.get(name);
     let own = own.map_or_else(CommandClasses::default, |&id| CATALOG.entries[id].classes);
@@ -129,7 +127,7 @@ pub(super) fn is_administrative(command: &CommandSpec, args: Args<'_>) -> bool {
     }
 }
 
-/// What a command does with a key, in terms of permissions.
+/// How a command uses a key, as far as permissions are concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyAccess {
     /// The command discloses the value of the key.
@@ -139,7 +137,7 @@ pub(crate) struct KeyAccess {
 }
 
 impl KeyAccess {
-    /// The command discloses at most the existence of the key or the length of its value.
+    /// The command discloses at most whether the key exists or how long its value is.
     pub(crate) const ANY: KeyAccess = KeyAccess::new(false, false);
     pub(crate) const READ: KeyAccess = KeyAccess::new(true, false);
     pub(crate) const WRITE: KeyAccess = KeyAccess::new(false, true);
@@ -150,8 +148,8 @@ impl KeyAccess {
     }
 }
 
-/// Returns how a command accesses its first key, and how it accesses its other keys, as Redis
-/// defines it.
+/// Returns how a command accesses its first key and how it accesses its other keys, following the
+/// definitions of Redis.
 fn needs(command: &CommandSpec, args: Args<'_>) -> (KeyAccess, KeyAccess) {
     let both = |need| (need, need);
     match command.name {
@@ -175,7 +173,8 @@ fn needs(command: &CommandSpec, args: Args<'_>) -> (KeyAccess, KeyAccess) {
     }
 }
 
-/// Returns how a command accesses keys that are not among its arguments, or `None` if it does not.
+/// Returns how a command accesses keys that are not among its arguments, or `None` if it accesses
+/// none.
 fn need_of_all(command: &CommandSpec, args: Args<'_>) -> Option<KeyAccess> {
     match command.name {
         "range" | "revrange" => Some(KeyAccess::READ),
@@ -185,16 +184,16 @@ fn need_of_all(command: &CommandSpec, args: Args<'_>) -> Option<KeyAccess> {
     }
 }
 
-/// A request, reduced to the properties on which its permission depends.
+/// A request, reduced to the properties that determine its permission.
 #[derive(Debug)]
 pub(crate) struct AccessRequest<'a> {
     pub(crate) id: CatalogId,
     /// Whether every client may execute the request, even without authentication.
     pub(crate) is_free: bool,
-    /// The first argument, which follows the name of the command.
+    /// The first argument after the command name.
     pub(crate) first_arg: Option<&'a [u8]>,
     pub(crate) keys: SmallVec<[(&'a [u8], KeyAccess); 4]>,
-    /// The access to keys that are not named in the request, if there is any.
+    /// The access to keys that the request does not name, if any.
     pub(crate) of_all: Option<KeyAccess>,
 }
 
@@ -221,7 +220,7 @@ impl<'a> AccessRequest<'a> {
         }
     }
 
-    /// Creates the access request of an operation on a port of another protocol.
+    /// Creates the access request for an operation on another protocol's port.
     pub(crate) fn elsewhere(name: &str, keys: SmallVec<[(&'a [u8], KeyAccess); 4]>) -> AccessRequest<'a> {
         let id = CATALOG.by_name.get(name);
         AccessRequest {

@@ -1,10 +1,10 @@
-//! Classes of commands, with which a rule permits many commands at once. They are the ACL
-//! categories of Redis, and contain the same commands.
+//! Classes of commands, which let one rule permit many commands. They are Redis's ACL categories
+//! and contain the same commands.
 
 use super::table::{CommandHandler, CommandSpec};
 
-/// The names of all classes, in the order of Redis. A command may belong to several classes. Some
-/// classes contain no commands of this server.
+/// All class names in the order of Redis. A command may belong to several classes, and some classes
+/// contain no commands of this server.
 pub(crate) const NAMES: [&str; 21] = [
     "keyspace",
     "read",
@@ -33,7 +33,7 @@ pub(crate) const NAMES: [&str; 21] = [
 pub(crate) struct CommandClasses(u32);
 
 impl CommandClasses {
-    /// Returns the class with a name, ignoring case, or `None` if there is no such class.
+    /// Returns the class with this name, ignoring case, or `None` if there is none.
     pub(crate) fn named(name: &[u8]) -> Option<CommandClasses> {
         let found = NAMES
             .iter()
@@ -41,7 +41,7 @@ impl CommandClasses {
         found.map(|index| CommandClasses(1 << index))
     }
 
-    /// Returns the union of the classes with these names. Each name must be valid.
+    /// Returns the union of the classes with these names, all of which must be valid.
     pub(super) fn of(names: &[&str]) -> CommandClasses {
         names.iter().fold(CommandClasses::default(), |all, name| {
             let one = CommandClasses::named(name.as_bytes());
@@ -49,13 +49,13 @@ impl CommandClasses {
         })
     }
 
-    /// Returns whether the two sets of classes have a class in common.
+    /// Returns whether two sets of classes overlap.
     pub(crate) fn has(self, other: CommandClasses) -> bool {
         self.0 & other.0 != 0
     }
 }
 
-/// Returns the classes to which all commands of a group in the command table belong.
+/// Returns the classes that all commands of a group in the command table share.
 fn of_group(group: &str) -> &'static [&'static str] {
     match group {
         "string" => &["string"],
@@ -76,8 +76,7 @@ fn of_group(group: &str) -> &'static [&'static str] {
     }
 }
 
-/// Returns the classes to which a command belongs in addition to those that follow from its group
-/// and flags.
+/// Returns a command's classes beyond those implied by its group and flags.
 fn besides(name: &str) -> &'static [&'static str] {
     match name {
         "lolwut" => &["read"],
@@ -93,8 +92,8 @@ fn besides(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Returns the classes to which a command belongs. As in Redis, a command with subcommands is
-/// classified only as slow; the other classes apply to its subcommands.
+/// Returns a command's classes. As in Redis, a command with subcommands is classified only as slow,
+/// and the other classes apply to its subcommands.
 pub(super) fn of_command(command: &CommandSpec, has_subcommands: bool) -> CommandClasses {
     let pace = if command.is_fast() { "fast" } else { "slow" };
     let mut names = vec![pace];
@@ -110,7 +109,7 @@ pub(super) fn of_command(command: &CommandSpec, has_subcommands: bool) -> Comman
     CommandClasses::of(&names)
 }
 
-/// Returns the classes to which a subcommand belongs.
+/// Returns a subcommand's classes.
 pub(super) fn of_subcommand(command: &CommandSpec, subcommand: &str) -> CommandClasses {
     let mut names = vec!["slow"];
     names.extend(match (command.name, subcommand) {

@@ -1,4 +1,4 @@
-//! Prefetches the elements that are named by the commands of a batch.
+//! Prefetches the elements that a batch's commands name.
 
 use super::table::CommandSpec;
 use crate::error::CommandError;
@@ -7,8 +7,8 @@ use crate::store::CommandTransaction;
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{CollectionHeader, CollectionKind};
 
-/// Describes which arguments of a command are elements of its key: the index of the first element,
-/// and the distance between the elements.
+/// Which arguments of a command are elements of its key: the index of the first element, and the
+/// distance between elements.
 struct ElementArguments {
     kind: CollectionKind,
     first: usize,
@@ -19,7 +19,7 @@ impl ElementArguments {
     /// Returns which arguments of a command are elements, or `None` if the command looks up no
     /// elements.
     fn of(command: &CommandSpec, args: Args<'_>) -> Option<ElementArguments> {
-        // A distance with which only the first element is within the arguments.
+        // A distance so large that only the first element is within the arguments.
         let alone = args.len();
         let (kind, first, step) = match command.name {
             "hset" | "hmset" => (CollectionKind::Hash, 2, 2),
@@ -30,7 +30,7 @@ impl ElementArguments {
             "sadd" | "srem" | "sismember" | "smismember" => (CollectionKind::Set, 2, 1),
             "zscore" | "zmscore" | "zrem" => (CollectionKind::SortedSet, 2, 1),
             "zincrby" => (CollectionKind::SortedSet, 3, alone),
-            // Scores and members are pairs at the end of the arguments, preceded by options.
+            // The arguments end with pairs of scores and members. Options may precede them.
             "zadd" => (CollectionKind::SortedSet, 3 + args.len() % 2, 2),
             _ => return None,
         };
@@ -38,15 +38,13 @@ impl ElementArguments {
     }
 }
 
-/// The predicted ends of a list after some commands of a batch, as far as they concern stored
-/// elements.
+/// Predicts which stored elements remain in a list after some commands of a batch.
 struct PredictedListEnds {
     number: u64,
-    /// The position of the first stored element that remains, and the number of stored elements
-    /// that remain.
+    /// Position of the first stored element that remains, and number of those that remain.
     head: i64,
     count: u64,
-    /// Number of elements that earlier commands of the batch have added on the left and on the
+    /// Number of elements that the batch's earlier commands have added on the left and on the
     /// right.
     added: (u64, u64),
 }
@@ -61,8 +59,8 @@ impl PredictedListEnds {
         }
     }
 
-    /// Predicts the effect of a command on the list. If the command pops an element that is stored,
-    /// returns its position.
+    /// Predicts a command's effect on the list. If the command pops a stored element, returns its
+    /// position.
     fn pass(&mut self, command: &CommandSpec, args: Args<'_>) -> Option<i64> {
         let more = (args.len() as u64).saturating_sub(2);
         match command.name {
@@ -71,8 +69,7 @@ impl PredictedListEnds {
             "lpop" if more == 0 => return self.take_left(),
             "rpop" if more == 0 => return self.take_right(),
             "llen" | "lindex" | "lset" | "lrange" | "lpos" => {}
-            // The effects of other commands are not predicted, so assume that no stored elements
-            // remain.
+            // Other commands are not predicted, so assume that no stored elements remain.
             _ => (self.count, self.added) = (0, (0, 0)),
         }
         None
@@ -105,7 +102,7 @@ impl PredictedListEnds {
     }
 }
 
-/// Prefetches up to `most` of the elements that the commands name.
+/// Prefetches up to `most` elements that the commands name.
 pub(super) fn read_ahead<'a>(
     commands: impl Iterator<Item = &'a (&'static CommandSpec, Args<'a>)>,
     transaction: &mut CommandTransaction<'_>,
@@ -116,7 +113,7 @@ pub(super) fn read_ahead<'a>(
 }
 
 /// Returns the keys of up to `most` elements that the commands name. Returns an empty list if there
-/// are too few to be worth a common read.
+/// are too few to justify a batched read.
 fn named<'a>(
     commands: impl Iterator<Item = &'a (&'static CommandSpec, Args<'a>)>,
     transaction: &CommandTransaction<'_>,
@@ -176,7 +173,7 @@ mod tests {
     use crate::redis::names;
 
     /// Returns the predicted positions of the elements that the commands pop. The list has three
-    /// stored elements, of which the first is at position 10.
+    /// stored elements, the first at position 10.
     fn taken(lines: &str) -> Vec<Option<i64>> {
         let list = CollectionHeader {
             kind: CollectionKind::List,

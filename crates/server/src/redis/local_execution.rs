@@ -1,5 +1,5 @@
 //! Executes commands without a connection, for the command-line interface. Uses the same command
-//! table, locks and transactions as for clients.
+//! table, locks and transactions as client connections.
 
 use super::table::{self, CommandHandler, CommandSpec};
 use super::{names, subcommands};
@@ -8,7 +8,7 @@ use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::store::{CommandTransaction, KeyLockRequest, Mode, ServerStore};
 use alluvium::WriteBatch;
 
-/// A command with its arguments, which are stored as positions in one buffer.
+/// A command with its arguments, stored as positions in one buffer.
 struct PreparedCommand {
     command: &'static CommandSpec,
     run: table::DataHandler,
@@ -22,9 +22,8 @@ impl PreparedCommand {
     }
 }
 
-/// Executes commands in one commit, which also contains the changes that `also` adds. Returns the
-/// replies of the commands. If a command is refused, commits nothing; the last reply is then the
-/// error.
+/// Executes commands in one commit, which also contains the changes that `also` adds, and returns
+/// their replies. If a command is refused, commits nothing; the last reply is then the error.
 pub(crate) fn execute(
     store: &ServerStore,
     database: u8,
@@ -35,7 +34,7 @@ pub(crate) fn execute(
     for words in commands {
         match prepare(words, database) {
             Ok(command) => prepared.push(command),
-            // Return empty replies for the preceding commands, which are not executed.
+            // Return empty replies for the preceding commands, because they are not executed.
             Err(text) => {
                 let mut replies = vec![Vec::new(); prepared.len()];
                 replies.push(error(&text));
@@ -55,8 +54,7 @@ pub(crate) fn execute(
             }
         }
         let held = store.locks.lock(wanted);
-        // The database may have been swapped before the locks were acquired (S24); in that case,
-        // retry.
+        // If the database was swapped before the locks were acquired (S24), retry.
         if store.databases.number_of(database) == number {
             break (held, number);
         }
@@ -89,8 +87,8 @@ fn error(text: &str) -> Vec<u8> {
     out
 }
 
-/// Looks up a command and checks that it can be executed here: it must work on keys, have a valid
-/// number of arguments, and not change databases other than `database`.
+/// Looks up a command and checks that it can run here: it must work on keys, have a valid number of
+/// arguments, and change no database other than `database`.
 fn prepare(words: &[Vec<u8>], database: u8) -> Result<PreparedCommand, String> {
     let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(words.len()));
     for word in words {

@@ -1,16 +1,16 @@
-//! Finds commands by name. Because every request needs this, names are compared in words of eight
+//! Finds commands by name. Because every request does this, names are compared in words of eight
 //! bytes, and the hash table uses a cheap hash function.
 
 use super::table::{CommandSpec, all};
 use std::sync::LazyLock;
 
-/// Number of slots of the hash table, which must be more than twice the number of commands.
+/// Number of hash table slots, which must exceed twice the number of commands.
 const SLOTS: usize = 1 << 10;
 
 /// Maximum length of a command name, in words of eight bytes.
 const NAME_WORDS: usize = 3;
 
-/// A name in lower case, packed into words and padded with zeros.
+/// A lower-case name, packed into words and padded with zeros.
 type PackedName = [u64; NAME_WORDS];
 
 /// All commands by name, in an open-addressing hash table with linear probing.
@@ -28,8 +28,8 @@ static BY_NAME: LazyLock<Vec<Option<(PackedName, &'static CommandSpec)>>> = Lazy
     slots
 });
 
-/// Converts a name to lower case and packs it into words. Returns `None` if it is longer than every
-/// command name, or ends with a zero byte.
+/// Converts a name to lower case and packs it into words. Returns `None` if the name is longer than
+/// every command name or ends with a zero byte.
 #[inline]
 fn folded(name: &[u8]) -> Option<PackedName> {
     let mut lower = [0; NAME_WORDS * 8];
@@ -50,11 +50,11 @@ fn slot_of(name: &PackedName) -> usize {
     (mixed >> 54) as usize % SLOTS
 }
 
-/// Returns the command with a name, ignoring case, or `None` if there is none.
+/// Returns the command with this name, ignoring case, or `None` if there is none.
 pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     let name = folded(name)?;
     let mut slot = slot_of(&name);
-    // The search ends at an empty slot. It is short because most slots are empty.
+    // The search ends at an empty slot. It is short, because most slots are empty.
     while let Some((found, command)) = &BY_NAME[slot] {
         if *found == name {
             return Some(command);

@@ -1,5 +1,5 @@
-//! Flow control of a pipeline. Replies are sent before further replies are produced, and a reply
-//! that does not fit into the memory of the clients waits or is refused.
+//! Pipeline flow control. Replies are sent before further replies are produced, and a reply that
+//! does not fit into the clients' memory waits or is refused.
 
 use super::session::RedisSession;
 use crate::net::{ConnectionBudget, HIGH_WATER, SMALL_HOLDER};
@@ -7,31 +7,32 @@ use crate::protocol::resp::{Args, ReplyWriter};
 use crate::store::ValueSizeStats;
 use std::sync::atomic::Ordering;
 
-/// Maximum number of records that the first batch of a connection reads, and that any batch reads.
-/// All records of a batch are in memory at the same time, whatever their size.
+/// Maximum number of records read by a connection's first batch, and by any batch. All records of a
+/// batch are in memory at the same time, whatever their size.
 const FIRST: usize = 16;
 const MOST: usize = 64;
 
-/// The flow control state of a connection. It adapts to the sizes of previous replies.
+/// A connection's flow control state, which adapts to the sizes of previous replies.
 #[derive(Debug)]
 pub(super) struct PipelineFlowControl {
     /// Maximum number of records that the next batch may read.
     records: usize,
-    /// Number of executed commands of the current batch, if the batch ended early.
+    /// Number of commands that the current batch executed before it ended early. `None` if it did
+    /// not.
     cut: Option<usize>,
-    /// Number of upcoming requests that must be executed one by one, because a batch that contained
-    /// them has failed.
+    /// Number of upcoming requests to execute one by one, because a batch that contained them has
+    /// failed.
     alone: usize,
-    /// Number of executed commands of a batch that has failed. The remaining commands of the batch
-    /// will be executed one by one.
+    /// Number of commands whose results are final although their batch has failed. The remaining
+    /// commands of the batch will be executed one by one.
     divided: Option<usize>,
-    /// Whether the next reply does not fit into the memory of the clients.
+    /// Whether the next reply does not fit into the clients' memory.
     is_full: bool,
     /// Whether a reply that does not fit is refused instead of waiting for memory.
     pub(super) refuses: bool,
-    /// Total number of commands that were refused because there was not enough memory.
+    /// Total number of commands refused for lack of memory.
     pub(super) refusals: u64,
-    /// Index of the request with which execution continues, if it was paused.
+    /// Index of the request at which execution continues after a pause.
     paused: Option<usize>,
     /// Length of the output buffer when the current execution began.
     before: usize,
@@ -55,7 +56,7 @@ impl Default for PipelineFlowControl {
 
 impl PipelineFlowControl {
     /// Begins or continues execution. Returns the index of the first request to execute. `output`
-    /// is the current length of the output buffer.
+    /// is the output buffer's current length.
     pub(super) fn begin(&mut self, output: usize) -> usize {
         self.before = output;
         self.paused.take().unwrap_or(0)
@@ -67,7 +68,7 @@ impl PipelineFlowControl {
     }
 
     /// Returns whether execution must pause until the replies have been sent, because they are
-    /// long. If so, execution will continue with request `index`.
+    /// long. Execution then continues with request `index`.
     pub(super) fn pauses(&mut self, index: usize, output: usize) -> bool {
         let has_enough = output.saturating_sub(self.before) > HIGH_WATER;
         if has_enough {
@@ -81,8 +82,8 @@ impl PipelineFlowControl {
         self.records.min(sizes.most())
     }
 
-    /// Returns whether a batch of `all` commands must end after `executed` commands, because their
-    /// replies, which have `bytes` bytes, are long or the last reply does not fit.
+    /// Returns whether a batch of `all` commands must end after `executed` commands, either because
+    /// their `bytes` bytes of replies are long or because the last reply does not fit.
     pub(super) fn should_end_batch(&mut self, executed: usize, all: usize, bytes: usize) -> bool {
         if self.is_full {
             self.cut = Some(executed - 1);
@@ -92,41 +93,41 @@ impl PipelineFlowControl {
         self.cut.is_some()
     }
 
-    /// Returns the number of commands that were executed in a batch of `all` commands.
+    /// Returns how many commands of a batch of `all` commands were executed.
     pub(super) fn executed(&self, all: usize) -> usize {
         self.cut.unwrap_or(all)
     }
 
-    /// Returns whether the reply to the last command was discarded, so that the command must be
-    /// executed again.
+    /// Returns whether the last command's reply was discarded and the command must therefore run
+    /// again.
     pub(super) fn has_taken_back(&self) -> bool {
         self.is_full
     }
 
-    /// Ensures that the last command is executed again when memory is available.
+    /// Makes the last command run again when memory is available.
     pub(super) fn wait_for_room(&mut self) {
         self.is_full = true;
     }
 
-    /// Ensures that the whole batch is executed again when memory for its reads is available.
+    /// Makes the whole batch run again when memory for its reads is available.
     pub(super) fn wait_before_all(&mut self) {
         (self.is_full, self.cut) = (true, Some(0));
     }
 
-    /// Cancels the early end of the batch, because the batch has failed.
+    /// Cancels the batch's early end, because the batch has failed.
     pub(super) fn forget_cut(&mut self) {
         self.cut = None;
         self.is_full = false;
     }
 
-    /// Notes that a batch has failed because of an error that may not affect all of its commands.
-    /// The results of the first `executed` commands are final; the other `rest` commands will be
+    /// Records that a batch has failed with an error that may not affect all of its commands. The
+    /// results of the first `executed` commands are final; the other `rest` commands will be
     /// executed one by one.
     pub(super) fn divide(&mut self, executed: usize, rest: usize) {
         (self.divided, self.alone) = (Some(executed), rest);
     }
 
-    /// Returns whether the next command must be executed alone.
+    /// Returns whether the next command must run in a batch of its own.
     pub(super) fn is_alone(&self) -> bool {
         self.alone > 0
     }
@@ -154,15 +155,14 @@ impl PipelineFlowControl {
     }
 }
 
-/// Whether the reply to the next request fits into the memory of the clients.
+/// Whether the next request's reply fits into the clients' memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyFit {
     Yes,
     NotYet,
 }
 
-/// Returns the error for `what` (for example, a reply) that does not fit into the memory of the
-/// clients.
+/// Returns the error for `what` (for example, a reply) that does not fit into the clients' memory.
 pub(super) fn no_room(what: &str, budget: &ConnectionBudget) -> String {
     format!(
         "OOM {what} does not fit into the client memory, {} bytes for all clients; make it smaller, or \
@@ -172,13 +172,13 @@ pub(super) fn no_room(what: &str, budget: &ConnectionBudget) -> String {
 }
 
 impl RedisSession {
-    /// Returns the maximum size in bytes of the reply to a command that only reads.
+    /// Returns the maximum reply size in bytes for a command that only reads.
     pub(super) fn reply_room(&self) -> usize {
         self.shared.budget.reply_room()
     }
 
-    /// Discards a reply that does not fit into memory. The command is executed again later, or the
-    /// reply is replaced by an error.
+    /// Discards a reply that does not fit into memory. The command either runs again later, or
+    /// replies with an error.
     pub(super) fn discard_reply(&mut self, reply: &mut ReplyWriter<'_>, start: usize) {
         let bytes = reply.position() - start;
         reply.rewind(start);
@@ -193,7 +193,7 @@ impl RedisSession {
         reply.error(&text);
     }
 
-    /// Returns whether a command may wait until `bytes` bytes of memory are available. If not, it
+    /// Returns whether a command may wait until `bytes` bytes of memory are available. Otherwise it
     /// is refused.
     pub(super) fn may_wait_for(&self, bytes: usize) -> bool {
         bytes <= self.shared.budget.limit() && !self.paging.refuses
@@ -207,9 +207,8 @@ impl RedisSession {
         self.multi.held() + self.within_held() + bytes <= SMALL_HOLDER || bytes <= free
     }
 
-    /// Returns whether there is enough memory to watch another key, which needs `bytes` bytes. Keys
-    /// that were watched during the current turn are added to the used memory here, because they
-    /// are charged only at the end of the turn.
+    /// Returns whether there is enough memory to watch another key, which needs `bytes` bytes.
+    /// Includes the keys watched during the current turn, which are charged only at its end.
     pub(super) fn has_room_to_watch(&self, bytes: usize) -> bool {
         let budget = &self.shared.budget;
         let held = self.multi.held() + bytes;

@@ -1,5 +1,5 @@
-//! CLIENT PAUSE suspends the commands of all connections, until a deadline or until a client ends
-//! the pause.
+//! CLIENT PAUSE suspends commands on all connections until a deadline, or until a client ends the
+//! pause.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ struct PauseState {
     is_over: bool,
 }
 
-/// The current pause, if there is one, and the wakers of the connections that it suspends.
+/// The current pause, if any, and the wakers of the connections that it suspends.
 #[derive(Debug, Default)]
 pub(crate) struct PauseControl {
     is_on: AtomicBool,
@@ -29,7 +29,7 @@ pub(crate) struct PauseControl {
 }
 
 impl PauseControl {
-    /// Begins a pause of the given length, or extends the current pause.
+    /// Begins a pause of this length, or extends the current pause.
     pub(crate) fn begin(&self, length: Duration, scope: PauseScope) {
         let mut state = self.state.lock();
         let now = Instant::now();
@@ -49,7 +49,7 @@ impl PauseControl {
         PauseControl::release(&self.is_on, &mut self.state.lock());
     }
 
-    /// Ends the pause and ensures that no further pause begins.
+    /// Ends the pause and prevents any further pause.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_over = true;
@@ -86,8 +86,8 @@ impl PauseControl {
         holds
     }
 
-    /// Waits for the duration `most`, and ends a pause if its deadline passes in the meantime.
-    /// Returns false if [`PauseControl::close`] was called.
+    /// Waits for at most `most`, and ends a pause if its deadline passes in the meantime. Returns
+    /// false once [`PauseControl::close`] has been called.
     pub(crate) fn watch(&self, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut state = self.state.lock();

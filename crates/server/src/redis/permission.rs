@@ -1,4 +1,4 @@
-//! Checks the permissions of a connection's requests, formats the errors for denied requests, and
+//! Checks the permissions for a connection's requests, formats the errors for denied requests, and
 //! authenticates the connection.
 
 use super::catalog::AccessRequest;
@@ -19,7 +19,7 @@ pub(super) struct NotAllowed {
 }
 
 impl NotAllowed {
-    /// Returns the error reply. It may contain the name of the command but never a key.
+    /// Returns the error reply. It may contain the command's name but never a key.
     pub(super) fn text(&self) -> String {
         match &self.why {
             AccessDenial::Command => format!(
@@ -36,7 +36,7 @@ impl NotAllowed {
 /// What to do with the current connection when all connections of its user are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnConnectionPolicy {
-    /// Close the connection after its reply has been sent.
+    /// Close the connection after sending its reply.
     Ends,
     /// Keep the connection open, so that the client can revert the change.
     Stays,
@@ -78,8 +78,8 @@ impl RedisSession {
         });
     }
 
-    /// Returns the error for a queued command that the user may no longer execute, or `None` if the
-    /// user still may.
+    /// Returns the error for a queued command that the user may no longer execute, or `None` if it
+    /// is still permitted.
     pub(super) fn no_longer_allowed(&self, command: &CommandSpec, args: Args<'_>) -> Option<String> {
         if self.identity.user.allows_all() {
             return None;
@@ -96,8 +96,8 @@ impl RedisSession {
         ))
     }
 
-    /// Returns the error with which COMMIT fails if a write command of the transaction is no longer
-    /// permitted, or `None` if all are.
+    /// Returns the error with which COMMIT fails because a write command of the transaction is no
+    /// longer permitted, or `None` if all still are.
     pub(super) fn first_denied(&self, asked: &WriteAccessLog) -> Option<String> {
         let (command, why, user) = asked.first_denied()?;
         let text = match &why {
@@ -142,14 +142,14 @@ impl RedisSession {
         }
     }
 
-    /// Sets the user whose permissions the connection has.
+    /// Sets the user from whom the connection takes its permissions.
     pub(super) fn become_user(&mut self, user: Arc<AclUser>) {
         *self.client.user.lock() = Arc::clone(&user);
         self.identity.user = user;
     }
 
-    /// Closes the connections of users who were deleted or disabled. If this connection is one of
-    /// them, `own` determines what happens to it.
+    /// Closes the connections of users who were deleted or disabled. If this connection is among
+    /// them, `own` decides what happens to it.
     pub(super) fn end_connections_of(&mut self, users: &[Arc<AclUser>], own: OwnConnectionPolicy) {
         if users.is_empty() {
             return;

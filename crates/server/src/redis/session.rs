@@ -1,8 +1,8 @@
-//! One Redis connection to a store. Requests are parsed, checked, and executed in batches, and
-//! replies are sent in the order of the requests (S9).
+//! One Redis connection to a store. It parses and checks requests, executes them in batches, and
+//! sends the replies in request order (S9).
 //!
-//! Its parts: `settings.rs` and `reply_mode.rs` (settings that the client chooses), `identity.rs`
-//! (authentication), `reader.rs` (parsing of requests), `suspension.rs` (reasons to wait), and
+//! Its parts: `settings.rs` and `reply_mode.rs` (the client's settings), `identity.rs`
+//! (authentication), `reader.rs` (request parsing), `suspension.rs` (reasons to wait), and
 //! `activity.rs` (times of activity).
 
 mod activity;
@@ -38,8 +38,8 @@ use std::task::{Context, Waker};
 use std::time::Instant;
 use suspension::Suspension;
 
-/// Maximum size in bytes of a delayed reply that is kept until its time. A longer reply is sent
-/// immediately to free its memory, but the requests that follow it are delayed nevertheless.
+/// Maximum size in bytes of a delayed reply. A longer reply is sent immediately to free its memory,
+/// but the requests after it are still delayed.
 const MOST_HELD: usize = 64 << 10;
 
 /// The state of one connection.
@@ -49,14 +49,14 @@ pub(crate) struct RedisSession {
     pub(super) settings: SessionSettings,
     pub(super) identity: SessionIdentity,
     pub(super) multi: MultiState,
-    /// The transaction that the client has started with BEGIN, if there is one.
+    /// The transaction that the client has started with BEGIN, if any.
     pub(super) interactive: Option<Box<SessionTransaction>>,
     pub(super) paging: PipelineFlowControl,
     pub(super) feed: Option<Arc<MonitorBacklog>>,
     pub(super) activity: SessionActivity,
     pub(super) reader: RequestReader,
     suspension: Option<Suspension>,
-    /// The memory charge of a completed read, which is kept until the batch is executed.
+    /// The memory charge of a completed read, kept until the batch runs.
     pub(super) reservation: Option<ReadReservation>,
     pub(super) is_ending: bool,
     pub(super) wants_sync: bool,
@@ -68,15 +68,15 @@ enum RequestRefusal {
     NotAllowed(NotAllowed),
 }
 
-/// Whether all requests have been executed, or why the execution stops.
+/// Whether all requests have been executed or, if not, why execution stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExecutionFlow {
     Done,
     /// The remaining requests wait for a read from the store.
     Wait,
-    /// The remaining requests wait until the client has received a part of a long reply.
+    /// The remaining requests wait until the client has received part of a long reply.
     PartialReply,
-    /// The remaining requests are executed after the replies have been sent.
+    /// The remaining requests run after the replies have been sent.
     Send,
     /// The remaining requests wait until other clients have released memory.
     OutOfMemory,
@@ -102,8 +102,8 @@ impl RedisSession {
         }
     }
 
-    /// Executes requests in order. Consecutive requests are combined into batches if possible. If
-    /// execution was suspended, continues where it stopped.
+    /// Executes requests in order, combining consecutive ones into batches where possible.
+    /// Continues a suspended execution where it stopped.
     fn execute(
         &mut self,
         requests: &ParsedRequests,
@@ -124,7 +124,7 @@ impl RedisSession {
             index += 1;
             let command = match self.admit(args) {
                 Ok(command) => command,
-                // No command has such a name, so an HTTP line always reaches this branch.
+                // No command has such a name, so an HTTP line always ends up here.
                 Err(_) if is_http(args) => {
                     self.drop_http();
                     break;
@@ -202,7 +202,7 @@ impl RedisSession {
         }
     }
 
-    /// Rejects a request before its execution and writes an error reply.
+    /// Rejects a request before execution and writes an error reply.
     fn refuse_request(&mut self, args: Args<'_>, refusal: &RequestRefusal, output: &mut Vec<u8>) {
         let text = match refusal {
             RequestRefusal::Say(text) => Cow::Borrowed(&**text),
@@ -225,8 +225,8 @@ impl RedisSession {
         self.reply(output, |reply| reply.error(&text));
     }
 
-    /// Closes a connection on which HTTP was received. Otherwise a malicious web page could make a
-    /// browser send commands in the body of an HTTP request.
+    /// Closes a connection that received HTTP. Otherwise a malicious web page could make a browser
+    /// send commands in the body of an HTTP request.
     fn drop_http(&mut self) {
         self.is_ending = true;
         tracing::warn!(
@@ -236,9 +236,8 @@ impl RedisSession {
         );
     }
 
-    /// Returns whether CLIENT PAUSE suspends a command. Commands that MULTI queues are not
-    /// suspended, but their EXEC is. Likewise, commands after BEGIN are not suspended, but their
-    /// COMMIT is.
+    /// Returns whether CLIENT PAUSE suspends a command. It does not suspend commands that MULTI
+    /// queues or commands after BEGIN, but it suspends their EXEC or COMMIT.
     fn is_paused(&self, command: &CommandSpec, context: &Context<'_>) -> bool {
         let is_queued = self.multi.is_begun() && !command.runs_in_multi();
         let is_within = self.interactive.is_some() && matches!(command.action, CommandHandler::Data(_));
@@ -250,7 +249,7 @@ impl RedisSession {
                 .holds(|| command.waits_for_writers(), context.waker())
     }
 
-    /// Executes a command that concerns the connection or the server.
+    /// Executes a command on the connection or the server.
     fn run_alone(
         &mut self,
         (command, run): (&CommandSpec, SessionHandler),
@@ -263,9 +262,9 @@ impl RedisSession {
         } = self.settings;
         let counted_as = command.counted_as(args);
         self.client.set_last_command(counted_as);
-        // MONITOR shows EXEC after the commands that it executes, authentication after its
-        // execution because it may be suspended and executed later, and RESET after it has ended
-        // this connection's own MONITOR.
+        // MONITOR shows most commands before they run. It shows EXEC after the commands that it
+        // executes, authentication afterwards because it may be suspended and run later, and RESET
+        // after it has ended this connection's own MONITOR.
         let shows_first = command.is_seen() && !matches!(command.name, "auth" | "hello" | "reset");
         if shows_first {
             self.show(command, args);
@@ -289,8 +288,8 @@ impl RedisSession {
         self.settings.reply_mode.apply(reply_mode, output, start);
     }
 
-    /// Returns the command of a request if the request can be executed in the same batch as the
-    /// requests before it. Otherwise returns `None`.
+    /// Returns a request's command if it can run in the same batch as the requests before it,
+    /// otherwise `None`.
     pub(super) fn joins(&self, args: Args<'_>) -> Option<&'static CommandSpec> {
         if self.multi.is_begun() {
             return None;
@@ -299,7 +298,7 @@ impl RedisSession {
         (matches!(command.action, CommandHandler::Data(_)) && command.joins_batches()).then_some(command)
     }
 
-    /// Returns the command of a request, or the reason for rejecting the request.
+    /// Returns a request's command, or the reason for rejecting the request.
     fn admit(&self, args: Args<'_>) -> Result<&'static CommandSpec, RequestRefusal> {
         let say = |text| RequestRefusal::Say(Cow::Owned(text));
         let Some(command) = names::find(args.at(0)) else {
@@ -352,7 +351,7 @@ impl RedisSession {
         });
     }
 
-    /// Updates the properties of this connection that CLIENT LIST shows to other connections.
+    /// Updates this connection's properties in other connections' CLIENT LIST.
     fn note(&mut self, count: usize) {
         if count == 0 {
             return;
@@ -387,7 +386,7 @@ impl ProtocolSession for RedisSession {
         let mut context = Context::from_waker(waker);
         let flow = self.execute(&requests, input.bytes(), output, &mut context);
         if flow == ExecutionFlow::OutOfMemory {
-            // Shrink the buffer, which has become large because of a reply that was discarded.
+            // A reply that was then discarded has made the buffer large, so shrink it.
             output.shrink_to_fit();
         }
         if self.feed.is_some() && !self.append_pushed(output, waker) {

@@ -1,14 +1,14 @@
-//! Access of commands to strings. It is implemented for strings in a store and in a cache.
+//! Commands' access to strings, implemented for the strings of a store and of a cache.
 
 use crate::error::CommandError;
 use crate::store::model::{StringValue, TypedValue};
 use crate::store::{CommandTransaction, ServerStore, WorkingMemory};
 
-/// Maximum number of values that are read at the same time.
+/// Maximum number of values to read at a time.
 pub(super) const AT_ONCE: usize = 64;
 
-/// Maximum length of a string in bytes. The store accepts slightly longer values; the difference is
-/// needed for the header of the string's record.
+/// Maximum string length in bytes. It is below the store's limit because the string's record also
+/// has a header.
 const MAX_TEXT: usize = alluvium::MAX_VALUE - 16;
 
 pub(super) fn fits(bytes: usize) -> Result<(), CommandError> {
@@ -20,15 +20,14 @@ pub(super) fn fits(bytes: usize) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Number of copies of a string that are in memory while a command extends it: the old value, the
-/// new value, the encoded record, and the batch of the commit.
+/// Number of copies of a string in memory while a command extends it: the old value, the new value,
+/// the encoded record, and the commit's batch.
 const COPIES: usize = 4;
 
-/// Charges the memory for a string that grows to `bytes` bytes, which is as much as for a SET of a
-/// string of that length.
+/// Charges as much memory for a string that grows to `bytes` bytes as a SET of such a string would.
 ///
 /// # Errors
-/// The string would exceed the maximum length of a string or the memory budget of the clients.
+/// The string would exceed the maximum string length or the clients' memory budget.
 pub(super) fn room_to_grow(store: &ServerStore, bytes: usize) -> Result<WorkingMemory<'_>, CommandError> {
     fits(bytes)?;
     let mut working = WorkingMemory::new(store);
@@ -36,17 +35,17 @@ pub(super) fn room_to_grow(store: &ServerStore, bytes: usize) -> Result<WorkingM
     Ok(working)
 }
 
-/// Reads and writes string values. Keys may also have values of other types.
+/// Reads and writes strings under keys that may also have values of other types.
 pub(crate) trait StringStore {
-    /// The source of the memory for a change.
+    /// Where a change's memory charge comes from.
     type MemorySource;
-    /// The memory charge for a change. Dropping it releases the charge.
+    /// The memory charge for a change, released on drop.
     type ChangeMemory;
 
-    /// Returns the current time for all operations, in milliseconds since 1970.
+    /// Returns the time that all operations use, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 
-    /// Returns the maximum number of values to read at the same time.
+    /// Returns the maximum number of values to read at a time.
     fn at_once(&self) -> usize;
 
     /// Returns the value of a key, or `None` if the key does not exist.
@@ -56,18 +55,17 @@ pub(crate) trait StringStore {
     /// value has another type.
     fn text(&mut self, key: &[u8]) -> Result<Option<StringValue<'_>>, CommandError>;
 
-    /// Reads the values of several keys in a single request. Does nothing if values were prefetched
-    /// already.
+    /// Reads the values of several keys in a single request. Does nothing if values have already
+    /// been prefetched.
     fn fetch_records<'a>(
         &mut self,
         keys: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Result<(), CommandError>;
 
-    /// Prefetches the values of keys. Discards all values that were prefetched earlier.
+    /// Prefetches the values of keys, and discards all earlier prefetched values.
     fn fetch_these<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) -> Result<(), CommandError>;
 
-    /// Sets a key to a string, regardless of its previous value. The string is the concatenation of
-    /// `parts`.
+    /// Sets a key to the concatenation of `parts`, whatever its previous value.
     fn set_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), CommandError>;
 
     /// Sets a key to a string. The key must hold a string or not exist.
@@ -76,11 +74,11 @@ pub(crate) trait StringStore {
     /// Deletes a key and its value. Returns whether the key existed.
     fn remove(&mut self, key: &[u8]) -> Result<bool, CommandError>;
 
-    /// Sets the expiry time of a key in milliseconds since 1970, where 0 means that it never
-    /// expires. Returns whether the key exists.
+    /// Sets a key's expiry time in milliseconds since 1970, or 0 for never. Returns whether the key
+    /// exists.
     fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, CommandError>;
 
-    /// Returns the source of the memory for changes.
+    /// Returns the source for changes' memory charges.
     fn memory(&self) -> Self::MemorySource;
 
     /// Charges the memory for a string that grows to `bytes` bytes.

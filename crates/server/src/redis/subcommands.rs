@@ -5,7 +5,7 @@ use crate::error::CommandError;
 use crate::protocol::resp::Args;
 use std::borrow::Cow;
 
-/// The names of a command's subcommands, with their arities as defined in the command table.
+/// The names of a command's subcommands, with the arities from the command table.
 pub(super) type SubcommandList = &'static [(&'static str, i32)];
 
 #[rustfmt::skip]
@@ -78,8 +78,8 @@ static MODULE: SubcommandList = &[
 
 static SNAPSHOT: SubcommandList = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
 
-/// Returns whether a command with an arity accepts `count` arguments. A negative arity means that
-/// its absolute value is the minimum number.
+/// Returns whether a command with an arity accepts `count` arguments. The absolute value of a
+/// negative arity is a minimum.
 pub(super) fn fits(arity: i32, count: usize) -> bool {
     let least = arity.unsigned_abs() as usize;
     if arity < 0 { count >= least } else { count == least }
@@ -106,15 +106,15 @@ pub(super) fn names(command: &str) -> SubcommandList {
     of(command).unwrap_or_default()
 }
 
-/// Returns the position of a subcommand in the list of the command's subcommands.
+/// Returns a subcommand's position in the command's list.
 pub(super) fn position(command: &str, word: &[u8]) -> Option<u16> {
     let mut names = names(command).iter();
     let position = names.position(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
     position.map(|position| position as u16)
 }
 
-/// Checks the subcommand and its number of arguments, if the command has subcommands. Errors have
-/// the same text as in Redis.
+/// If the command has subcommands, checks the subcommand and its number of arguments. Errors are
+/// worded as in Redis.
 pub(super) fn check(command: &str, args: Args<'_>) -> Result<(), String> {
     let (Some(subcommands), Some(word)) = (of(command), args.get(1)) else {
         return Ok(());
@@ -135,8 +135,7 @@ pub(super) fn check(command: &str, args: Args<'_>) -> Result<(), String> {
     }
 }
 
-/// Returns the error for an unknown subcommand or a wrong number of arguments, in the words of
-/// Redis.
+/// Returns the error for an unknown subcommand or a wrong number of arguments, worded as in Redis.
 pub(super) fn unknown_subcommand(command: &str, args: Args<'_>) -> CommandError {
     CommandError::Refused(Cow::Owned(format!(
         "ERR unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",

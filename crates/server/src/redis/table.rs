@@ -1,5 +1,5 @@
-//! The table of all commands: their arguments, keys, flags and functions. The COMMAND command
-//! reports from the same table that is used to validate requests.
+//! The table of all commands: their arguments, keys, flags and handlers. The COMMAND command
+//! reports from the same table that validates requests.
 
 use super::commands::{
     acl, admin, bitfield, bits, clients, connection, describe, expiry, hashes, info, interactive,
@@ -18,45 +18,45 @@ pub(super) type DataHandler =
 pub(super) type SessionHandler =
     fn(&mut RedisSession, Args<'_>, &mut ReplyWriter<'_>) -> Result<(), CommandError>;
 
-/// The function that executes a command.
+/// A command's handler function.
 #[derive(Clone, Copy)]
 pub(super) enum CommandHandler {
-    /// Executes a command on keys and values, within the transaction of its batch.
+    /// Executes a command on keys and values within its batch's transaction.
     Data(DataHandler),
-    /// Executes a command that concerns the connection or the server.
+    /// Executes a command on the connection or the server.
     Session(SessionHandler),
 }
 
 /// The command writes. It locks its keys exclusively.
 const WRITE: u16 = 1;
-/// The command reads several items that must be consistent with each other, such as a record and
-/// elements. It locks its keys against writers.
+/// The command reads several items that must be mutually consistent, such as a record and elements.
+/// It locks its keys against writers.
 const LOCKED: u16 = 2;
 /// The command usually does not read the records of its keys.
 const BLIND: u16 = 4;
-/// The command is executed alone instead of in a batch.
+/// The command never shares a batch with other commands.
 const ALONE: u16 = 8;
 /// The command locks all keys of all databases.
 const ALL: u16 = 16;
 /// The command is allowed before the client has authenticated.
 const STRANGER: u16 = 32;
-/// The command is executed immediately between MULTI and EXEC instead of being queued.
+/// Between MULTI and EXEC, the command is executed immediately instead of being queued.
 const IN_MULTI: u16 = 64;
-/// The execution time of the command depends little on the size of the values.
+/// The command's execution time depends little on the size of the values.
 const FAST: u16 = 128;
-/// The command may access another database if it has arguments besides its keys. In this case it
-/// locks all keys.
+/// With arguments besides its keys, the command may access another database. It then locks all
+/// keys.
 const ELSEWHERE: u16 = 256;
 /// The command is rejected between MULTI and EXEC.
 const NOT_IN_MULTI: u16 = 512;
 /// The command is administrative. MONITOR does not show it.
 const ADMIN: u16 = 1024;
-/// Neither MONITOR nor SLOWLOG shows the command. They show the commands that it executes instead.
+/// MONITOR and SLOWLOG do not show the command, but the commands that it executes.
 const UNSEEN: u16 = 2048;
-/// The options of the command may name a destination key, and patterns of keys to read. With a
-/// pattern, it locks all keys.
+/// The command's options may name a destination key and patterns of keys to read. With a pattern,
+/// the command locks all keys.
 const SORTS: u16 = 4096;
-/// The command only inspects its keys, which does not count as a use of the keys.
+/// The command only inspects its keys, which does not count as using them.
 const LOOKS: u16 = 8192;
 /// The command changes databases other than the selected one.
 const ACROSS: u16 = 16384;
@@ -67,29 +67,28 @@ const KEEPS: u16 = 32768;
 #[derive(Clone, Copy)]
 pub(super) struct CommandSpec {
     pub(super) name: &'static str,
-    /// Number of arguments including the name of the command. If it is negative, its absolute value
-    /// is the minimum number.
+    /// Number of arguments, including the command name. The absolute value of a negative arity is a
+    /// minimum.
     pub(super) arity: i32,
     flags: u16,
     /// The positions of the keys among the arguments: index of the first key, index of the last key
     /// (counted from the end if negative), and distance between keys. All three are 0 if there are
-    /// no keys. If only the distance is 0, the second number is instead the index of the argument
-    /// that states the number of keys, and the keys follow it. In this case the first number is the
-    /// index of a separate key, or 0 if there is none.
+    /// no keys. If only the distance is 0, the second number is the index of the argument that
+    /// states the number of keys, which follow it; the first number is then the index of a separate
+    /// key, or 0 if there is none.
     pub(super) keys: (i32, i32, i32),
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
     pub(super) action: CommandHandler,
-    /// The index of the command in the statistics.
+    /// The command's index in the statistics.
     index: u16,
-    /// The index of the command's first subcommand in the statistics, or 0 if it has no
-    /// subcommands.
+    /// Index of the command's first subcommand in the statistics, or 0 if it has no subcommands.
     subcommands_at: u16,
 }
 
 impl CommandSpec {
-    /// Returns the index in the statistics under which a call is counted. It is the index of the
-    /// subcommand if there is one, otherwise that of the command.
+    /// Returns the statistics index for a call: that of the subcommand if there is one, otherwise
+    /// that of the command.
     #[inline]
     pub(super) fn counted_as(&self, args: Args<'_>) -> u16 {
         if self.subcommands_at == 0 {
@@ -101,7 +100,7 @@ impl CommandSpec {
         position.map_or(self.index, |position| self.subcommands_at + position)
     }
 
-    /// Checks the subcommand in the arguments, if the command has subcommands.
+    /// Checks the subcommand among the arguments, if the command has subcommands.
     #[inline]
     pub(super) fn check_subcommand(&self, args: Args<'_>) -> Result<(), String> {
         match self.subcommands_at {
@@ -185,8 +184,8 @@ impl CommandSpec {
         }
     }
 
-    /// Returns whether the command writes its keys without reading them, provided that none of the
-    /// keys can have a collection. The caller must check this condition.
+    /// Returns whether the command writes its keys without reading them. The caller must also check
+    /// that none of the keys can have a collection.
     pub(super) fn is_blind(&self, args: Args<'_>) -> bool {
         self.has(BLIND) && (self.name != "set" || args.len() == 3)
     }
@@ -195,7 +194,7 @@ impl CommandSpec {
         !self.has(BLIND | ALONE)
     }
 
-    /// Returns the number of records that should be prefetched for the command.
+    /// Returns the number of records to prefetch for the command.
     pub(super) fn records(&self, args: Args<'_>) -> usize {
         match args.len() {
             _ if !self.reads_records() => 0,
@@ -209,8 +208,8 @@ impl CommandSpec {
         let (first, last, step) = self.keys;
         let (alone, first, count, step) = match self.keys {
             (_, 1.., 0) => {
-                // An argument states the number of keys. If the number is invalid, return no keys;
-                // the command itself reports the error.
+                // An argument states the number of keys. If that number is invalid, return no keys
+                // and let the command itself report the error.
                 let said = number::integer(args.at(last as usize)).unwrap_or(0);
                 let most = args.len() as i64 - i64::from(last) - 1;
                 let count = if (0..=most).contains(&said) {
@@ -237,10 +236,10 @@ impl CommandSpec {
         }
     }
 
-    /// Calls `look` with each key among the arguments.
+    /// Calls `look` with every key among the arguments.
     #[inline]
     pub(super) fn each_key<'a>(&self, args: Args<'a>, mut look: impl FnMut(&'a [u8])) {
-        // Most commands have a single key, which follows the name.
+        // Most commands have a single key, right after the name.
         if self.keys == ONE && !self.has(SORTS) {
             args.get(1).into_iter().for_each(look);
         } else {
@@ -253,13 +252,13 @@ impl CommandSpec {
         self.keys != NONE
     }
 
-    /// Returns whether the positions of the keys depend on the values of the arguments.
+    /// Returns whether the keys' positions depend on the values of the arguments.
     pub(super) fn has_movable_keys(&self) -> bool {
         matches!(self.keys, (_, 1.., 0)) || self.has(SORTS)
     }
 
-    /// Returns the index of the first key, the index of the last key and the distance between keys,
-    /// as COMMAND INFO reports them. All are 0 if an argument states the number of keys and no key
+    /// Returns the first key's index, the last key's index and the distance between keys, as
+    /// COMMAND INFO reports them. All are 0 if an argument states the number of keys and no key
     /// precedes it.
     pub(super) fn told_keys(&self) -> (i32, i32, i32) {
         match self.keys {
@@ -270,16 +269,16 @@ impl CommandSpec {
     }
 }
 
-/// An iterator over the keys among the arguments of a command.
+/// An iterator over the keys among a command's arguments.
 pub(super) struct CommandKeys<'a> {
     args: Args<'a>,
-    /// Index of a separate key that is returned before the others, or 0 if there is none.
+    /// Index of a separate key to return before the others, or 0 if there is none.
     alone: usize,
     /// Index of the next key, number of remaining keys, and distance between keys.
     next: usize,
     left: usize,
     step: usize,
-    /// The destination key that an option names, if any. It is returned last.
+    /// The destination key named by an option, if any. Returned last.
     stored: Option<&'a [u8]>,
 }
 
@@ -311,14 +310,13 @@ const TWO: (i32, i32, i32) = (1, 2, 1);
 const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
 const PAIRS: (i32, i32, i32) = (1, -1, 2);
 
-/// Returns the key positions of a command in which the argument at index `at` states the number of
-/// keys.
+/// Returns the key positions of a command whose argument at index `at` states the number of keys.
 const fn numbered(at: i32) -> (i32, i32, i32) {
     (0, at, 0)
 }
 
-/// Returns the key positions of a command whose first argument is a destination key, and in which
-/// the argument at index `at` states the number of the other keys.
+/// Returns the key positions of a command whose first argument is a destination key and whose
+/// argument at index `at` states the number of the other keys.
 const fn stored(at: i32) -> (i32, i32, i32) {
     (1, at, 0)
 }
@@ -368,7 +366,7 @@ const fn session(
     }
 }
 
-/// Adds key positions to a command that concerns the connection or the server.
+/// Adds key positions to a command on the connection or the server.
 const fn with_keys(keys: (i32, i32, i32), command: &CommandSpec) -> CommandSpec {
     CommandSpec { keys, ..*command }
 }
@@ -578,7 +576,7 @@ static SERVER: &[CommandSpec] = &[
     with_keys(ALL_KEYS, &session("transactions", "watch", -2, IN_MULTI | FAST, transactions::watch, "Watches keys: EXEC fails if one of them changes before.")),
 ];
 
-/// All commands with their indexes in the statistics, and the names under which calls are counted.
+/// All commands with their statistics indexes, and the names under which calls are counted.
 static NUMBERED: LazyLock<(Vec<CommandSpec>, Vec<String>)> = LazyLock::new(|| {
     let tables = [STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, SERVER];
     let mut commands: Vec<CommandSpec> = tables.into_iter().flatten().copied().collect();
@@ -602,8 +600,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static CommandSpec> {
     NUMBERED.0.iter()
 }
 
-/// Returns the names under which calls are counted. The position of a name is its index in the
-/// statistics.
+/// Returns the names under which calls are counted. A name's position is its statistics index.
 pub(crate) fn counted_names() -> &'static [String] {
     &NUMBERED.1
 }
@@ -652,7 +649,7 @@ mod tests {
         assert_eq!(keys_of("SORT a BY STORE GET STORE"), ["a"]);
     }
 
-    /// Returns the table of commands in the format of docs/commands.md.
+    /// Returns the command table in the format of docs/commands.md.
     fn page() -> String {
         let mut groups: std::collections::BTreeMap<&str, Vec<String>> = std::collections::BTreeMap::new();
         for command in super::all() {

@@ -1,27 +1,28 @@
-//! The permissions that the write commands of a transaction needed. COMMIT checks them again.
+//! Records the permissions that a transaction's write commands needed, so that COMMIT can check
+//! them again.
 //!
-//! The permissions of a user may change while a transaction is open, which can take up to ten
-//! minutes. Commands that only read were answered while they were permitted. Writes take effect at
-//! the COMMIT, so they must still be permitted at that time.
+//! A user's permissions may change while a transaction is open, for up to ten minutes. Commands
+//! that only read were permitted when they were answered. Writes take effect at COMMIT and must
+//! still be permitted then.
 
 use super::catalog::{AccessRequest, CatalogId, KeyAccess};
 use crate::access::{AccessDenial, AclUser};
 use std::sync::Arc;
 
-/// The first argument of a command, which the permissions of a user can refer to.
+/// The first argument of a command, which a user's permissions can refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstArgument {
     None,
     /// The first argument is also the first key.
     Key,
-    /// The first argument is not a key. Contains its length in bytes.
+    /// The first argument is not a key. Holds its length in bytes.
     Apart(usize),
 }
 
 /// A write command, without the values that it has written.
 #[derive(Debug)]
 struct WriteAccess {
-    /// The index of the user who sent the command, in the list of users.
+    /// Index of the command's user in `users`.
     user: usize,
     id: CatalogId,
     of_all: Option<KeyAccess>,
@@ -29,12 +30,12 @@ struct WriteAccess {
     keys: usize,
 }
 
-/// The write commands of a transaction that were permitted, in order.
+/// A transaction's permitted write commands, in order.
 #[derive(Debug, Default)]
 pub(super) struct WriteAccessLog {
     users: Vec<Arc<AclUser>>,
     commands: Vec<WriteAccess>,
-    /// The length of each key in bytes, and how it is accessed. The keys themselves are in `bytes`.
+    /// The length in bytes and the access of each key. The keys themselves are in `bytes`.
     keys: Vec<(usize, KeyAccess)>,
     bytes: Vec<u8>,
 }
@@ -67,15 +68,15 @@ impl WriteAccessLog {
         });
     }
 
-    /// Returns the memory used by the log, in bytes.
+    /// Returns the memory used by the log in bytes.
     pub(super) fn held(&self) -> usize {
         self.bytes.capacity()
             + self.keys.capacity() * size_of::<(usize, KeyAccess)>()
             + self.commands.capacity() * size_of::<WriteAccess>()
     }
 
-    /// Returns the first command that is no longer permitted: its name, the reason, and its user.
-    /// Returns `None` if all commands are still permitted.
+    /// Returns the name, denial reason and user of the first command that is no longer permitted,
+    /// or `None` if all still are.
     pub(super) fn first_denied(&self) -> Option<(&'static str, AccessDenial, &Arc<AclUser>)> {
         let (mut keys, mut bytes) = (&self.keys[..], &self.bytes[..]);
         let mut part = |len: usize| {

@@ -4,16 +4,16 @@
 use parking_lot::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Maximum difference, in milliseconds, by which the system clock may be behind the last known time
-/// before the server follows it backwards. Readers of a store tolerate the same difference.
+/// How far the system clock may fall behind the last known time, in milliseconds, before the server
+/// follows it backwards. A store's readers tolerate the same difference.
 pub(crate) const MOST_BEHIND_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Returns the time in milliseconds since 1970. When the system clock is set back, the time keeps
+/// A clock that counts milliseconds since 1970. When the system clock is set back, this clock keeps
 /// advancing at the rate of the monotonic clock until the system clock has caught up, so that
 /// expired keys stay expired.
 ///
-/// If the system clock is more than a day behind, it either is wrong now or was wrong earlier. In
-/// both cases the server adopts the time of the system clock and logs a warning.
+/// If the system clock is more than a day behind, either it is wrong now or it was wrong earlier.
+/// In both cases the server adopts the system clock's time and logs a warning.
 #[derive(Debug)]
 pub(crate) struct StoreClock {
     last: Mutex<(u64, Instant)>,
@@ -41,8 +41,7 @@ impl StoreClock {
         let mut last = self.last.lock();
         let passed = whole_ms(instant.saturating_duration_since(last.1));
         let now = not_behind(last.0.saturating_add(passed), machine);
-        // Update `last` only when a whole millisecond has passed, so that fractions of a
-        // millisecond are not lost.
+        // Update `last` only after a whole millisecond, so that fractions of a millisecond add up.
         if now != last.0 {
             *last = (now, instant);
         }

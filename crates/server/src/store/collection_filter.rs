@@ -1,13 +1,14 @@
-//! An in-memory filter that tells which keys may have collections. A SET of any other key has no
-//! elements to delete and can therefore skip the read of the old value (S8).
+//! An in-memory filter of the keys that may have collections. A SET of any other key has no
+//! elements to delete, so it need not read the old value (S8).
 //!
-//! Each collection has a mark in the store, which contains the hash of the collection's key. The
-//! mark is written and deleted together with the collection. Opening the store loads all marks into
-//! hash tables of 32-bit hashes; every later commit updates both the marks and the tables. A key
-//! may have a collection if its hash is in the table. With n collections in the table, one other
-//! key in 2³² / n is a false positive and costs a read. A table entry occupies 5 to 8 bytes. If the
-//! tables exceed their share of the memory when a mark is added, the tables of the mark's database
-//! are freed. From then on, each key of this database is treated as if it may have a collection.
+//! Each collection has a mark in the store, which contains the hash of the collection's key and is
+//! written and deleted together with the collection. Opening the store loads all marks into hash
+//! tables of 32-bit hashes; every later commit updates both the marks and the tables. A key may
+//! have a collection if its hash is in the table. With n collections in the table, one in 2³² / n
+//! of the other keys is a false positive and costs a read. A table entry occupies 5 to 8 bytes. If
+//! adding a mark makes the tables exceed their share of the memory, the tables of the mark's
+//! database are freed. From then on, every key of this database is treated as if it had a
+//! collection.
 
 use super::DATABASES;
 use super::model::format;
@@ -16,15 +17,15 @@ use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-/// Number of table shards per database. Sharding keeps readers from waiting for writers of other
-/// shards.
+/// Number of table shards per database. With shards, readers wait only for writers of the same
+/// shard.
 const SHARDS: usize = 16;
 
 /// Minimum capacity of a non-empty table, in slots.
 const LEAST: usize = 16;
 
-/// A multiset of hashes, stored in an open-addressing hash table with linear probing. A slot with
-/// the value 0 is empty.
+/// A multiset of hashes in an open-addressing hash table with linear probing. A slot with the value
+/// 0 is empty.
 #[derive(Debug, Default)]
 struct HashMultiset {
     slots: Vec<u32>,
@@ -40,8 +41,7 @@ impl HashMultiset {
         if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// Returns the number of slots from one slot forward to another, wrapping around at the end of
-    /// the table.
+    /// Returns the forward distance between two slots, wrapping around at the end of the table.
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from {
             to - from
@@ -50,7 +50,7 @@ impl HashMultiset {
         }
     }
 
-    /// Returns the slot that contains a hash, or `None` if the table does not contain it.
+    /// Returns a slot that contains a hash, or `None` if there is none.
     fn find(&self, hash: u32) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
@@ -114,13 +114,13 @@ impl HashMultiset {
 #[derive(Debug, Default)]
 struct DatabaseFilter {
     count: AtomicI64,
-    /// Whether the tables of this database were freed because all tables together exceeded the
-    /// memory limit.
+    /// Whether this database's tables were freed because all tables together exceeded the memory
+    /// limit.
     is_over: AtomicBool,
     shards: [RwLock<HashMultiset>; SHARDS],
 }
 
-/// Tells for each key whether it may have a collection. Keys are identified by their hashes.
+/// Answers for each key, identified by its hash, whether the key may have a collection.
 #[derive(Debug)]
 pub(crate) struct CollectionFilter {
     databases: [DatabaseFilter; DATABASES as usize],
@@ -129,7 +129,7 @@ pub(crate) struct CollectionFilter {
     most: usize,
 }
 
-/// Splits the hash of a key into the index of its shard and the 32-bit value stored in the shard.
+/// Splits a key's hash into the shard index and the 32-bit value stored in the shard.
 fn split(hash: u64) -> (usize, u32) {
     (hash as usize % SHARDS, ((hash >> 32) as u32).max(1))
 }
@@ -143,14 +143,14 @@ impl CollectionFilter {
         }
     }
 
-    /// Fills the filter with the marks that the store contains.
+    /// Fills the filter with the marks in the store.
     pub(super) fn load(&self, data: &Keyspace) -> Result<()> {
         for database in 0..DATABASES {
             let (start, end) = format::collections(database);
             let mut notes = data.range(&start[..]..&end[..]);
             while let Some((_, value)) = notes.lend()? {
-                // This server did not write a mark that cannot be decoded, so the mark could belong
-                // to any key. Treat all keys of the database as having collections.
+                // This server did not write a mark that it cannot decode, so the mark could belong
+                // to any key. Treat all keys of the database as if they had collections.
                 match format::decode_number(value) {
                     Ok(hash) => self.add(database, hash),
                     Err(_) => self.give_up(database),
@@ -161,7 +161,7 @@ impl CollectionFilter {
     }
 
     /// Returns whether a key may have a collection. The caller must hold the key's lock; the answer
-    /// is valid until the lock is released.
+    /// holds until the lock is released.
     pub(crate) fn may_hold(&self, database: u8, key: &[u8]) -> bool {
         self.has_any(database) && self.may_have_hash(database, format::place(key))
     }
@@ -169,8 +169,8 @@ impl CollectionFilter {
     fn may_have_hash(&self, database: u8, hash: u64) -> bool {
         let (shard, hash) = split(hash);
         let of = &self.databases[usize::from(database)];
-        // The tables must be checked before `is_over`, because `is_over` is set before the tables
-        // are emptied.
+        // Check the tables before `is_over`, because `is_over` is set before the tables are
+        // emptied.
         of.shards[shard].read().find(hash).is_some() || of.is_over.load(Ordering::SeqCst)
     }
 
@@ -199,8 +199,8 @@ impl CollectionFilter {
         of.count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Frees the tables of a database. From then on, each of its keys is treated as if it may have
-    /// a collection.
+    /// Frees a database's tables. From then on, each of its keys is treated as if it had a
+    /// collection.
     fn give_up(&self, database: u8) {
         let of = &self.databases[usize::from(database)];
         of.is_over.store(true, Ordering::SeqCst);
@@ -225,7 +225,7 @@ impl CollectionFilter {
     }
 }
 
-/// The mark of a collection: the collection's number and the hash of its key.
+/// A collection's mark: the collection number and the hash of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CollectionMark {
     database: u8,
@@ -261,8 +261,8 @@ impl MarkChanges {
             number,
             hash,
         };
-        // If this transaction has added the mark itself, cancel the addition: no other command has
-        // seen the mark.
+        // If this transaction added the mark itself, cancel the addition, because no other command
+        // has seen it.
         if !self.added.remove(&mark) {
             self.removed.push(mark);
         }
@@ -275,7 +275,7 @@ impl MarkChanges {
         self.cleared.push(database);
     }
 
-    /// Appends the changes of a command that runs later in the same transaction.
+    /// Appends the changes of a later command in the same transaction.
     pub(super) fn append(&mut self, later: MarkChanges) {
         for database in later.cleared {
             self.clear(database);
@@ -286,21 +286,21 @@ impl MarkChanges {
         self.added.extend(later.added);
     }
 
-    /// Reverts [`MarkChanges::apply_additions`]. Called when the commit has failed.
+    /// Reverts [`MarkChanges::apply_additions`] after the commit has failed.
     pub(super) fn undo(&self, marks: &CollectionFilter) {
         for mark in &self.added {
             marks.remove(mark.database, mark.hash);
         }
     }
 
-    /// Adds the new marks to the filter. Called before the commit.
+    /// Adds the new marks to the filter. Must precede the commit.
     pub(super) fn apply_additions(&self, marks: &CollectionFilter) {
         for mark in &self.added {
             marks.add(mark.database, mark.hash);
         }
     }
 
-    /// Removes the deleted marks from the filter. Called after the commit.
+    /// Removes the deleted marks from the filter. Must follow the commit.
     pub(super) fn apply_removals(&self, marks: &CollectionFilter) {
         for mark in &self.removed {
             marks.remove(mark.database, mark.hash);

@@ -1,26 +1,24 @@
-//! Maps the databases that clients select to the key prefixes under which they are stored. SWAPDB
-//! exchanges two databases by updating this mapping, in constant time.
+//! Maps the databases that clients select to the key prefixes of the stored data. SWAPDB exchanges
+//! two databases in constant time by updating this mapping.
 //!
-//! Each stored key begins with a database number. Initially, the client's database 0 is stored
-//! under number 0, and so on, until databases are swapped. The mapping is kept both in the store
-//! and in memory, and changes only while all locks are held. A command uses the mapping to compute
-//! the keys that it locks or reads; it must verify afterwards that the mapping is still the same
-//! (S24).
+//! Each stored key begins with a database number. Until databases are swapped, the client's
+//! database 0 is stored under number 0, and so on. The mapping is kept both in the store and in
+//! memory, and changes only while all locks are held. A command uses the mapping to compute the
+//! keys that it locks or reads; it must verify afterwards that the mapping has not changed (S24).
 
 use super::DATABASES;
 use super::model::format;
 use alluvium::{Keyspace, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The mapping as an array: element `d` is the number under which the client's database `d` is
-/// stored.
+/// The mapping as an array: element `d` is the stored number of the client's database `d`.
 pub(crate) type DatabaseNumbers = [u8; DATABASES as usize];
 
-/// The mapping, packed into four bits for each database.
+/// The mapping, packed into four bits per database.
 #[derive(Debug)]
 pub(crate) struct DatabaseMap(AtomicU64);
 
-/// The initial mapping, in which each database is stored under its own number.
+/// The initial mapping, which stores each database under its own number.
 const OWN: DatabaseNumbers = {
     let mut numbers = [0; DATABASES as usize];
     let mut database = 0;
@@ -46,14 +44,13 @@ impl DatabaseMap {
         databases
     }
 
-    /// Returns the whole mapping: element `d` is the number under which the client's database `d`
-    /// is stored.
+    /// Returns the whole mapping: element `d` is the stored number of the client's database `d`.
     pub(crate) fn numbers(&self) -> DatabaseNumbers {
         let packed = self.0.load(Ordering::Acquire);
         std::array::from_fn(|database| (packed >> (4 * database)) as u8 & 15)
     }
 
-    /// Returns the number under which the client's database is stored.
+    /// Returns the stored number of the client's database.
     #[inline]
     pub(crate) fn number_of(&self, database: u8) -> u8 {
         (self.0.load(Ordering::Acquire) >> (4 * database)) as u8 & 15
@@ -69,13 +66,12 @@ impl DatabaseMap {
     }
 }
 
-/// Decodes a mapping that was read from the store. Returns the initial mapping if there is none or
-/// it is invalid.
+/// Decodes a mapping from the store. Returns the initial mapping if there is none or it is invalid.
 pub(crate) fn numbers_of(stored: Option<&[u8]>) -> DatabaseNumbers {
     stored.and_then(format::decode_databases).unwrap_or(OWN)
 }
 
-/// Returns the client's database that is stored under a number.
+/// Returns the client's database with this stored number.
 pub(super) fn database_of(numbers: &DatabaseNumbers, number: u8) -> u8 {
     let database = numbers.iter().position(|&other| other == number);
     database.map_or(number, |database| database as u8)
@@ -101,7 +97,7 @@ mod tests {
         }
         let stored = format::encode_databases(&numbers);
         assert_eq!(numbers_of(Some(&stored)), numbers);
-        // An invalid mapping, which no server has written, is ignored.
+        // An invalid mapping, which no server writes, is ignored.
         assert_eq!(numbers_of(Some(&[0; 16])), OWN);
         assert_eq!(numbers_of(Some(&stored[1..])), OWN);
     }

@@ -1,28 +1,29 @@
-//! Defers encoding the record of a collection while consecutive commands of a pipeline use the same
-//! collection.
+//! Avoids encoding a collection's record after every command while consecutive commands of a
+//! pipeline use the same collection.
 //!
-//! Each of these commands reads and writes the collection's record, but only the next command sees
-//! the result, so the record is kept in decoded form in between. Only commands that access the key
-//! as a collection use the deferred record. Before any other command is executed, the deferred
-//! record is encoded and written to the transaction ([`CommandTransaction::settle`]).
+//! Each of these commands reads and updates the collection's record, but only the next command
+//! needs the result. The transaction therefore keeps the record in decoded form and defers encoding
+//! it. Only commands that access the key as a collection understand a deferred record. Before any
+//! other command runs, the record is encoded and written to the transaction
+//! ([`CommandTransaction::settle`]).
 
 use super::model::CollectionHeader;
 use super::model::format::{self, InnerKey};
 use super::transaction::CommandTransaction;
 
-/// The deferred record of a transaction, if there is one.
+/// The deferred record of a transaction, if any.
 #[derive(Debug, Default)]
 pub(super) struct RecordDeferral {
     is_on: bool,
     record: Option<DeferredRecord>,
 }
 
-/// The decoded record of a collection. The collection exists, has elements and has not expired.
+/// A collection's decoded record. The collection exists, has elements and has not expired.
 #[derive(Debug)]
 struct DeferredRecord {
     place: InnerKey,
     collection: CollectionHeader,
-    /// Whether the record was changed since it was last written to the transaction.
+    /// Whether the record has changed since it was last written to the transaction.
     is_changed: bool,
 }
 
@@ -35,9 +36,9 @@ impl RecordDeferral {
 
 impl CommandTransaction<'_> {
     /// Starts deferring records. The caller guarantees that the following commands access the key
-    /// only as a collection and do not change its expiry time. Records are never deferred within a
-    /// client's transaction, where each command must see the previous command's writes in encoded
-    /// form.
+    /// only as a collection and do not change its expiry time. Within a client's transaction,
+    /// records are never deferred, because each command must see the previous command's writes in
+    /// encoded form.
     pub(crate) fn keep_record(&mut self) {
         self.keeping.is_on = !self.is_within();
     }
@@ -48,7 +49,7 @@ impl CommandTransaction<'_> {
         self.write_kept();
     }
 
-    /// Writes the deferred record to the transaction if it was changed, and discards it.
+    /// Stops holding the deferred record. If it was changed, first writes it to the transaction.
     pub(super) fn write_kept(&mut self) {
         if let Some(kept) = self.keeping.record.take()
             && kept.is_changed
@@ -58,22 +59,23 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Returns the collection of a key if its record is deferred.
+    /// Returns the collection header in the deferred record if that record belongs to `key`,
+    /// otherwise `None`.
     pub(super) fn kept(&self, key: &[u8]) -> Option<CollectionHeader> {
         let kept = self.keeping.record.as_ref()?;
         let is_same = kept.place[0] == self.database && format::user_key(&kept.place) == key;
         is_same.then_some(kept.collection)
     }
 
-    /// Defers the record of a collection that was just read, if deferring is on.
+    /// Defers the record of a collection that was just read, if deferral is on.
     pub(super) fn keep_read(&mut self, key: &[u8], collection: &CollectionHeader) {
         if self.keeping.is_on {
             self.keep(key, collection, false);
         }
     }
 
-    /// Defers the record of a changed collection. Returns false if deferring is off; the caller
-    /// must then write the record itself.
+    /// Defers a changed collection's record. Returns false if deferral is off; the caller must then
+    /// write the record itself.
     pub(super) fn keeps_changed(&mut self, key: &[u8], collection: &CollectionHeader) -> bool {
         if self.keeping.is_on {
             self.keep(key, collection, true);
@@ -164,8 +166,8 @@ mod tests {
             assert!(transaction.entry(b"a").unwrap().is_some());
             add(&mut transaction, b"b", 1);
             transaction.keep_record();
-            // A collection is deleted with its last element; adding an element afterwards creates a
-            // new one.
+            // Removing the last element deletes the collection; adding an element afterwards
+            // creates a new one.
             let mut hash = transaction
                 .collection(b"b", CollectionKind::Hash)
                 .unwrap()

@@ -27,7 +27,7 @@ impl CommandTransaction<'_> {
     }
 
     /// Reads the records of several keys in a single request to the store. Does nothing if records
-    /// were prefetched already.
+    /// have already been prefetched.
     pub(crate) fn fetch_records<'a>(
         &mut self,
         keys: impl ExactSizeIterator<Item = &'a [u8]>,
@@ -39,7 +39,7 @@ impl CommandTransaction<'_> {
         Ok(())
     }
 
-    /// Prefetches the records of keys. Discards all records that were prefetched earlier.
+    /// Prefetches the records of keys, and discards all earlier prefetched records.
     pub(crate) fn fetch_these<'a>(
         &mut self,
         keys: impl Iterator<Item = &'a [u8]>,
@@ -48,7 +48,7 @@ impl CommandTransaction<'_> {
         self.prefetch(keys.map(|key| format::record_key(database, key)).collect())
     }
 
-    /// Returns the string that is stored under a key, or `None` if the key does not exist.
+    /// Returns the string stored under a key, or `None` if the key does not exist.
     pub(crate) fn text(&mut self, key: &[u8]) -> Result<Option<StringValue<'_>>, CommandError> {
         match self.entry(key)? {
             None => Ok(None),
@@ -57,8 +57,8 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Returns the collection that is stored under a key, or `None` if the key does not exist.
-    /// Fails if the key has a value of another type.
+    /// Returns the collection stored under a key, or `None` if the key does not exist. Fails if the
+    /// value has another type.
     pub(crate) fn collection(
         &mut self,
         key: &[u8],
@@ -82,8 +82,8 @@ impl CommandTransaction<'_> {
         Ok(Some(collection))
     }
 
-    /// Returns the collection that is stored under a key. If the key does not exist, returns a new,
-    /// empty collection, which is not stored yet.
+    /// Returns the collection stored under a key. If the key does not exist, returns a new, empty
+    /// collection that is not stored yet.
     pub(crate) fn collection_or_new(
         &mut self,
         key: &[u8],
@@ -95,7 +95,7 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Returns a new, empty collection with its own number. The collection is not stored yet.
+    /// Returns a new, empty collection with its own number, which is not stored yet.
     pub(crate) fn new_collection(&mut self, kind: CollectionKind) -> Result<CollectionHeader, CommandError> {
         Ok(CollectionHeader {
             kind,
@@ -108,8 +108,8 @@ impl CommandTransaction<'_> {
         })
     }
 
-    /// Stores the record of a collection after its elements have changed. If the collection has
-    /// become empty, deletes the key instead.
+    /// Stores a collection's record after its elements have changed. If the collection has become
+    /// empty, deletes the key instead.
     pub(crate) fn save(&mut self, key: &[u8], collection: &CollectionHeader) {
         if collection.count == 0 {
             self.forget_kept(key);
@@ -132,15 +132,14 @@ impl CommandTransaction<'_> {
         self.touch(key);
     }
 
-    /// Replaces the collection of a key by another collection of the same kind. The new collection
-    /// inherits the expiry time of the old one.
+    /// Replaces a key's collection with another of the same kind, which inherits the expiry time.
     pub(crate) fn replace(&mut self, key: &[u8], old: &CollectionHeader, mut new: CollectionHeader) {
         self.drop_collection(key, old);
         self.set_expiry(key, &mut new, old.expires_ms);
         self.save(key, &new);
     }
 
-    /// Deletes the elements and the index entries of a collection, but not its record.
+    /// Deletes a collection's elements and index entries, but not its record.
     fn drop_collection(&mut self, key: &[u8], collection: &CollectionHeader) {
         if !collection.is_new {
             self.unmark(key, collection.number);
@@ -157,16 +156,16 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Sets a key to a string, regardless of its previous value. Reads the previous value only if
-    /// it may be a collection, whose elements must be deleted (S8).
+    /// Sets a key to a string, whatever its previous value. Reads the previous value only if it may
+    /// be a collection, because a collection's elements must be deleted (S8).
     pub(crate) fn set_text(
         &mut self,
         key: &[u8],
         parts: &[&[u8]],
         expires_ms: u64,
     ) -> Result<(), CommandError> {
-        // In a client's transaction, always read the key. Without this read, the commit would not
-        // detect that another client has stored a collection under the key in the meantime.
+        // In a client's transaction, always read the key. Otherwise the commit would not detect
+        // that another client has stored a collection under the key in the meantime.
         let may_hold = self.within.is_some() || self.store.marks.may_hold(self.database, key);
         if may_hold || self.has_own_collection(key) {
             self.clear(key)?;
@@ -183,12 +182,12 @@ impl CommandTransaction<'_> {
         self.touch(key);
     }
 
-    /// Deletes the elements of the collection stored under a key, if there is one. The caller must
-    /// then overwrite its record.
+    /// Deletes the elements of the collection stored under a key, if any. The caller must then
+    /// overwrite its record.
     fn clear(&mut self, key: &[u8]) -> Result<(), CommandError> {
-        // An expired collection, which `entry` does not return, still has elements. They need no
-        // deletion here, because the reaper finds them by the collection's entry in the expiry
-        // index, which stays.
+        // `entry` does not return an expired collection, although it still has elements. They need
+        // not be deleted here: the collection's entry stays in the expiry index, where the reaper
+        // finds it.
         if let Some(TypedValue::Collection(collection)) = self.entry(key)? {
             self.drop_collection(key, &collection);
         }
@@ -210,8 +209,8 @@ impl CommandTransaction<'_> {
         Ok(true)
     }
 
-    /// Sets the expiry time of a key in milliseconds since 1970, where 0 means that it never
-    /// expires. Returns whether the key exists.
+    /// Sets a key's expiry time in milliseconds since 1970, or 0 for never. Returns whether the key
+    /// exists.
     pub(crate) fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, CommandError> {
         match self.entry(key)? {
             None => return Ok(false),
@@ -227,8 +226,7 @@ impl CommandTransaction<'_> {
         Ok(true)
     }
 
-    /// Sets the expiry time of a collection and updates the expiry index, in which the reaper finds
-    /// expired collections.
+    /// Sets a collection's expiry time and updates the expiry index for the reaper.
     pub(crate) fn set_expiry(&mut self, key: &[u8], collection: &mut CollectionHeader, expires_ms: u64) {
         if collection.expires_ms != 0 {
             let old = format::expiry_key(self.database, collection.expires_ms, collection.number);

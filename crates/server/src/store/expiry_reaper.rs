@@ -1,10 +1,10 @@
 //! A background thread that deletes the elements of expired collections.
 //!
-//! The store itself hides expired records and drops them when it compacts the data around them; a
-//! compaction of the whole store is started when much of it has expired (`expiry_tracker.rs`). This
-//! removes strings and the records of collections, but not the elements of collections. Therefore
-//! every collection that has an expiry time is listed in an index sorted by time, from which this
-//! thread takes the expired collections.
+//! The store itself hides expired records and drops them when it compacts the data around them.
+//! Once much of the store has expired, this thread also compacts the whole store
+//! (`expiry_tracker.rs`). Compaction removes strings and the records of collections, but not the
+//! elements of collections. Every collection with an expiry time is therefore listed in an index
+//! sorted by that time, and this thread deletes the elements of the collections at its front.
 
 use super::locks::{KeyLockRequest, Mode};
 use super::model::format;
@@ -19,10 +19,10 @@ use std::time::Duration;
 /// Interval at which the thread checks the index.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Number of checks after which the thread stores the current time.
+/// Number of checks after which the thread stores the current time even if it has deleted nothing.
 const TICKS_PER_NOTE: u32 = 20;
 
-/// Maximum number of collections that are deleted before other threads get a turn.
+/// Maximum number of collections to delete before other threads get a turn.
 const AT_ONCE: usize = 256;
 
 /// Handle to the thread that deletes expired collections.

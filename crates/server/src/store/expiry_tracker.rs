@@ -1,42 +1,42 @@
-//! Estimates how much stored data has expired, so that its space is reclaimed even if no client
-//! writes.
+//! Estimates how much stored data has expired, so that the server reclaims its space even if no
+//! client writes.
 //!
 //! The store drops expired data when it compacts the data around it, which may never happen without
-//! writes. Therefore the server counts all bytes written with an expiry time. When the bytes that
-//! have expired reach half of the store's size, the server compacts the whole store. The counts are
-//! kept in memory only and are lost when the server stops.
+//! writes. The server therefore counts all bytes written with an expiry time, and compacts the
+//! whole store once half of its size has expired. The counts exist only in memory and are lost when
+//! the server stops.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
 /// Resolution of the expiry times in milliseconds. Data that expires within the same interval of
-/// this length is counted together.
+/// this length shares one count.
 const TOGETHER_MS: u64 = 4_000;
 
-/// Maximum number of intervals. When it is reached, data that would need a new interval is counted
-/// in the next later interval, or in the last one if there is none.
+/// Maximum number of intervals. Beyond it, data that would need a new interval is counted in the
+/// next later one, or in the last one if there is none.
 const MOST: usize = 4_096;
 
-/// Minimum number of expired bytes for which a compaction is worthwhile.
+/// Minimum number of expired bytes that make a compaction worthwhile.
 const LEAST: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
 struct ExpiryTrackerState {
-    /// For each interval, the number of bytes and keys that expire in it.
+    /// Number of bytes and keys that expire in each interval.
     due: BTreeMap<u64, (u64, u64)>,
     expired: u64,
-    /// Total number of keys whose expiry time has passed.
+    /// Total number of keys that have passed their expiry time.
     expired_keys: u64,
 }
 
-/// Tracks the amount of data that was written with an expiry time.
+/// Tracks the amount of data written with an expiry time.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryTracker {
     counts: Mutex<ExpiryTrackerState>,
 }
 
 impl ExpiryTracker {
-    /// Counts bytes and keys that were written with the expiry time `expires_ms`.
+    /// Counts bytes and keys written with the expiry time `expires_ms`.
     pub(crate) fn note(&self, expires_ms: u64, bytes: u64, keys: u64) {
         let mut counts = self.counts.lock();
         let mut at = expires_ms / TOGETHER_MS;
@@ -50,8 +50,8 @@ impl ExpiryTracker {
         *due = (due.0 + bytes, due.1 + keys);
     }
 
-    /// Returns whether the expired bytes have reached half of the store's size, which `size`
-    /// returns in bytes. If so, resets the number of expired bytes.
+    /// Returns whether at least half of the store's size has expired; `size` returns that size in
+    /// bytes. If so, resets the count of expired bytes.
     pub(crate) fn is_much(
         &self,
         now_ms: u64,
@@ -73,7 +73,7 @@ impl ExpiryTracker {
 }
 
 impl ExpiryTracker {
-    /// Returns the number of keys whose expiry time has passed. It includes keys that were
+    /// Returns the number of keys that have passed their expiry time. Includes keys that were
     /// overwritten or deleted before they expired.
     pub(crate) fn expired_keys(&self) -> u64 {
         self.counts.lock().expired_keys

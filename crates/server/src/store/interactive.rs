@@ -1,12 +1,12 @@
-//! Transactions of clients that span several requests (BEGIN to COMMIT). They read from a snapshot
+//! Clients' transactions that span several requests (BEGIN to COMMIT). They read from a snapshot
 //! taken at BEGIN and buffer their writes until the commit.
 //!
-//! Concurrency control is optimistic, so a server thread never waits for a client to finish its
-//! transaction. Each command runs in its own [`CommandTransaction`], which is nested in the
-//! client's transaction (`nested_transaction.rs`); when the command succeeds, the client's
-//! transaction adopts the command's writes. The in-memory state about collections, namely the
-//! filter of keys that may have collections and the rank indexes of large sorted sets, is updated
-//! only when the client's transaction commits.
+//! Concurrency control is optimistic, so that no server thread ever waits for a client to finish
+//! its transaction. Each command runs in its own [`CommandTransaction`], nested in the client's
+//! transaction (`nested_transaction.rs`). When the command succeeds, the client's transaction
+//! adopts its writes. The in-memory state of collections, namely the filter of keys that may have
+//! collections and the rank indexes of large sorted sets, is updated only when the client's
+//! transaction commits.
 
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of};
@@ -21,23 +21,23 @@ use alluvium::{Durability, Error, TransactionOptions};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Approximate memory overhead, in bytes, of a buffered write (besides its key and value), and of a
+/// Approximate memory overhead in bytes of a buffered write (besides its key and value) and of a
 /// key in the read set.
 const PER_WRITE: usize = 200;
 const PER_READ: usize = 96;
 
-/// Whether the keys that commands name are added to the transaction's read set.
+/// Whether the keys named by commands are added to the transaction's read set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadTracking {
-    /// The keys are added to the read set and checked for conflicts at the commit.
+    /// Add the keys to the read set and check them for conflicts at the commit.
     Tracked,
     None,
 }
 
-/// A transaction of a client that spans several requests.
+/// A client's transaction that spans several requests.
 pub(crate) struct InteractiveTransaction {
     transaction: alluvium::Transaction,
-    /// The mapping of databases when the transaction began.
+    /// The database mapping when the transaction began.
     numbers: DatabaseNumbers,
     /// The current time as seen by all commands of the transaction, in milliseconds since 1970.
     now_ms: u64,
@@ -45,9 +45,10 @@ pub(crate) struct InteractiveTransaction {
     most_reads: usize,
     dependence: ReadTracking,
     reads: usize,
-    /// The keys written by the transaction, each with the memory of its buffered write in bytes.
+    /// The keys that the transaction has written, each with the memory of its buffered write in
+    /// bytes.
     written: BTreeMap<InnerKey, usize>,
-    /// The user keys written by the transaction, each with the stored number of its database.
+    /// The user keys that the transaction has written, each with its database's stored number.
     touched: BTreeSet<(u8, Box<[u8]>)>,
     bytes: usize,
     expiring: ExpiryTotals,
@@ -57,7 +58,7 @@ pub(crate) struct InteractiveTransaction {
     orders: BTreeSet<u64>,
 }
 
-/// Totals of the data written with an expiry time: bytes, keys, and the latest expiry time.
+/// Totals for the data written with an expiry time: bytes, keys, and the latest expiry time.
 #[derive(Clone, Copy, Default)]
 struct ExpiryTotals {
     bytes: u64,
@@ -71,7 +72,7 @@ impl InteractiveTransaction {
         options: &TransactionOptions,
         dependence: ReadTracking,
     ) -> InteractiveTransaction {
-        // If databases are swapped after this point, the commit reports a conflict (S24).
+        // If databases are swapped from now on, the commit reports a conflict (S24).
         let numbers = store.databases.numbers();
         InteractiveTransaction {
             transaction: store.db.begin_with(options),
@@ -89,7 +90,7 @@ impl InteractiveTransaction {
         }
     }
 
-    /// Creates a transaction for one command on a database, nested in this transaction.
+    /// Creates a transaction for one command in a database, nested in this transaction.
     pub(crate) fn part<'s>(&'s self, store: &'s ServerStore, database: u8) -> CommandTransaction<'s> {
         let number = self.numbers[usize::from(database)];
         let mut part = CommandTransaction::new(store, number);
@@ -98,12 +99,12 @@ impl InteractiveTransaction {
         part
     }
 
-    /// Returns the approximate memory used by the transaction, in bytes.
+    /// Returns the transaction's approximate memory in bytes.
     pub(crate) fn held(&self) -> usize {
         self.bytes + self.reads * PER_READ
     }
 
-    /// Adds the number of keys named by a command to the size of the read set.
+    /// Increases the size of the read set by the number of keys that a command names.
     pub(crate) fn note_reads(&mut self, keys: usize) {
         if self.dependence == ReadTracking::Tracked {
             self.reads = self.reads.saturating_add(keys).min(self.most_reads);
@@ -117,8 +118,8 @@ impl InteractiveTransaction {
         }
         let savepoint = self.transaction.savepoint();
         if let Err(error) = self.write(store, &changes) {
-            // A rollback can fail only if the transaction has already ended, and then there is
-            // nothing to roll back.
+            // A rollback can fail only if the transaction has already ended, so there is nothing
+            // left to roll back.
             let _ = self.transaction.rollback_to(&savepoint);
             return Err(explained(error));
         }
@@ -137,7 +138,7 @@ impl InteractiveTransaction {
         Ok(())
     }
 
-    /// Writes to the client's transaction the final value of each key that the command has written.
+    /// Writes the final value of each key that the command has written to the client's transaction.
     fn write(&mut self, store: &ServerStore, changes: &CommandChanges) -> alluvium::Result<()> {
         let (transaction, data) = (&mut self.transaction, &store.data);
         for (start, end) in &changes.ranges {
@@ -151,8 +152,8 @@ impl InteractiveTransaction {
         };
         let is_in_order = |(key, _): &&(InnerKey, u64)| store.records.home(key) == KeyPlacement::Ordered;
         for (key, expires_ms) in changes.keys.iter().filter(is_in_order) {
-            // If the command has no write for this key, a later range deletion of the same command
-            // has deleted it.
+            // If the command has no write for this key, a later range deletion in the same command
+            // deleted it.
             let value = writes.own(key).and_then(|own| own.value());
             match (value, moment(*expires_ms)) {
                 (Some(value), Some(until)) => transaction.put_until(data, key, value, until)?,
@@ -174,9 +175,9 @@ impl InteractiveTransaction {
         }
     }
 
-    /// Commits the transaction while holding the exclusive locks of all keys that it writes (S6).
-    /// Therefore a command that has read one of these keys in order to overwrite it has either
-    /// committed before, or waits for the lock and then reads the new value.
+    /// Commits the transaction while holding the exclusive locks of all keys that it writes (S6). A
+    /// command that reads one of these keys in order to overwrite it therefore either has already
+    /// committed, or waits for the lock and then reads the new value.
     pub(crate) fn commit(self, store: &ServerStore) -> Result<CommitOutcome, CommandError> {
         let mut wanted = KeyLockRequest::with_capacity(self.touched.len());
         for (number, key) in &self.touched {
@@ -218,14 +219,14 @@ fn conflict(key: &[u8]) -> String {
     )
 }
 
-/// Converts an error of a client's transaction to the error message that the client receives.
+/// Converts an error of a client's transaction to the message that the client receives.
 pub(crate) fn explained(error: Error) -> CommandError {
     let text = match error {
         Error::Conflict { keyspace, key } if format::is_records_name(&keyspace) && !key.is_empty() => {
             conflict(&key)
         }
-        // A conflict on the range of all keys is reported at the first key of the range, which is
-        // the record key of the empty user key.
+        // A conflict on the range of all keys is reported at the range's first key, which is the
+        // record key of the empty user key.
         Error::Conflict { key, .. } if !format::is_record(&key) || format::user_key(&key).is_empty() => {
             "CONFLICT another client has written to a collection or a range of keys since BEGIN: nothing is written, run \
              the transaction again"

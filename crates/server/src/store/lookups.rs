@@ -1,5 +1,5 @@
-//! Counts hits and misses of key lookups. Each thread counts locally and adds its counts to the
-//! totals at the end of a batch.
+//! Counts the hits and misses of key lookups. Each thread counts locally and adds its counts to the
+//! store's totals at the end of a batch.
 
 use super::ServerStore;
 use std::cell::Cell;
@@ -9,7 +9,7 @@ thread_local! {
     static COUNTED: Cell<LookupCounts> = const { Cell::new(LookupCounts { found: 0, missed: 0 }) };
 }
 
-/// Number of lookups that found the key, and of lookups that did not.
+/// Number of lookups that found their key, and number that did not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LookupCounts {
     found: u64,
@@ -33,12 +33,12 @@ impl LookupCounts {
         });
     }
 
-    /// Returns the current counts of this thread.
+    /// Returns this thread's current counts.
     pub(crate) fn counted() -> LookupCounts {
         COUNTED.get()
     }
 
-    /// Resets this thread's counts to `self`, an earlier result of `counted`. Used to exclude the
+    /// Resets this thread's counts to `self`, which `counted` returned earlier. Excludes the
     /// lookups of commands that also write.
     pub(crate) fn forget_since(self) {
         COUNTED.set(self);

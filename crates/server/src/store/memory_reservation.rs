@@ -1,5 +1,5 @@
-//! Charges the memory that a command uses during its execution, besides its request and its reply,
-//! to the memory budget of the clients.
+//! Charges the memory that a command uses during execution, besides its request and reply, to the
+//! clients' memory budget.
 
 use super::ServerStore;
 use crate::error::CommandError;
@@ -7,14 +7,14 @@ use crate::net::{ConnectionBudget, wait_hooks};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of bytes that each command may use without a charge, so that short commands need not
-/// update the shared counter.
+/// Number of bytes that each command may use free of charge, so that short commands need not update
+/// the shared counter.
 const FREE: usize = 64 << 10;
 
 /// Granularity of charges, in bytes.
 const STEP: usize = 64 << 10;
 
-/// The memory charge for data that a command accumulates. Dropping the value releases the charge.
+/// The memory charge for data that a command accumulates, released on drop.
 #[derive(Debug)]
 pub(crate) struct WorkingMemory<'s> {
     budget: &'s ConnectionBudget,
@@ -31,11 +31,11 @@ impl<'s> WorkingMemory<'s> {
         }
     }
 
-    /// Charges `bytes` more bytes.
+    /// Charges another `bytes` bytes.
     ///
     /// # Errors
-    /// [`CommandError::NoRoom`] if the memory of all clients together would exceed its limit.
-    /// Commands charge memory before they change anything, so the command can simply be refused.
+    /// [`CommandError::NoRoom`] if the clients' total memory would exceed its limit. Commands
+    /// charge memory before they change anything, so the server can simply refuse the command.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), CommandError> {
         self.needed = self.needed.saturating_add(bytes);
         if self.needed <= FREE || self.needed <= self.taken {
@@ -53,8 +53,8 @@ impl<'s> WorkingMemory<'s> {
 }
 
 impl<'s> WorkingMemory<'s> {
-    /// Charges the memory of a buffer even if the limit is exceeded. For buffers that every command
-    /// of a kind needs and whose size clients cannot influence.
+    /// Charges a buffer's memory even beyond the limit. Only for buffers that every command of a
+    /// kind needs and whose size clients cannot influence.
     pub(crate) fn of_buffer(store: &'s ServerStore, bytes: usize) -> WorkingMemory<'s> {
         store.budget.charge(bytes);
         WorkingMemory {
@@ -73,8 +73,7 @@ impl Drop for WorkingMemory<'_> {
     }
 }
 
-/// The memory charge for reading long values from the device. Dropping the value releases the
-/// charge.
+/// The memory charge for reading long values from the device, released on drop.
 #[derive(Debug)]
 pub(crate) struct ReadReservation {
     budget: Arc<ConnectionBudget>,
@@ -82,12 +81,11 @@ pub(crate) struct ReadReservation {
     from: ReservationSource,
 }
 
-/// The way in which the memory for a read was obtained.
+/// How a read obtained its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReservationSource {
     Clients,
-    /// The read waited for its turn; its memory is allowed in addition to the limit on the clients'
-    /// memory.
+    /// The read waited for its turn; its memory may exceed the clients' memory limit.
     Turn,
 }
 
@@ -101,7 +99,7 @@ impl Drop for ReadReservation {
     }
 }
 
-/// Permission for a long write to proceed. Dropping it lets the next waiting write start.
+/// Permission for a long write to proceed. Dropping it admits the next waiting write.
 #[derive(Debug)]
 pub(crate) struct WritePermit<'s> {
     budget: &'s ConnectionBudget,
@@ -114,17 +112,17 @@ impl Drop for WritePermit<'_> {
     }
 }
 
-/// A reader that holds locks stops waiting for its turn, and reads anyway, when the other waiting
-/// readers have made no progress for this time.
+/// Time without progress by the other waiting readers after which a reader that holds locks stops
+/// waiting for its turn and reads anyway.
 const TURN_TO_READ: Duration = Duration::from_secs(1);
 
-/// A long write stops waiting for its turn, and proceeds anyway, when the other writes have made no
-/// progress for this time.
+/// Time without progress by the other writes after which a long write stops waiting for its turn
+/// and proceeds anyway.
 const TURN: Duration = Duration::from_secs(10);
 
 impl ServerStore {
-    /// Charges the memory for reading `values` values from the device. If the store contains no
-    /// long values, charges nothing. Returns `None` if the memory of the clients is exhausted.
+    /// Charges the memory for reading `values` values from the device. Charges nothing if the store
+    /// contains no long values. Returns `None` if the clients' memory is exhausted.
     pub(crate) fn room_to_read(&self, values: usize) -> Option<ReadReservation> {
         let bytes = self.bytes_to_read(values);
         let has_room = bytes == 0 || self.budget.try_charge(bytes);
@@ -133,9 +131,8 @@ impl ServerStore {
 
     /// Returns the number of bytes to charge for reading `values` values.
     fn bytes_to_read(&self, values: usize) -> usize {
-        // Each value may be in memory twice: as the value that was read and as its copy in the
-        // reply. The charge is limited to half of the budget, so that two reads can always proceed
-        // concurrently.
+        // Each value may be in memory twice: as read, and as its copy in the reply. Limit the
+        // charge to half of the budget, so that two reads can always proceed concurrently.
         let bytes = self.sizes.at_worst(values).saturating_mul(2);
         bytes.min(self.budget.limit() / 2)
     }
@@ -148,9 +145,9 @@ impl ServerStore {
         }
     }
 
-    /// Waits until a write of `bytes` bytes may start, which limits how many long writes are copied
-    /// at the same time. Returns `None` if the write is short and needs no permission, or if it has
-    /// waited too long; in both cases the caller proceeds without a permit.
+    /// Waits until a write of `bytes` bytes may start, to limit how many long writes are copied at
+    /// a time. Returns `None` if the write is short and needs no permission, or if it has waited
+    /// too long; in both cases the caller proceeds without a permit.
     pub(crate) fn turn_to_write(&self, bytes: usize) -> Option<WritePermit<'_>> {
         if bytes <= FREE {
             return None;
@@ -163,9 +160,9 @@ impl ServerStore {
         has_turn.then_some(WritePermit { budget, bytes })
     }
 
-    /// Like [`ServerStore::room_to_read`], but for a command that cannot be restarted. If the
-    /// memory is exhausted, waits for a turn among such commands. If no other command finishes in
-    /// time, returns `None`, and the caller reads without a charge.
+    /// Like [`ServerStore::room_to_read`], but for a command that cannot be restarted. If memory is
+    /// exhausted, waits for its turn among such commands. Returns `None` if no other command
+    /// finishes in time; the caller then reads without a charge.
     pub(super) fn wait_for_room_to_read(&self, values: usize) -> Option<ReadReservation> {
         if let Some(reading) = self.room_to_read(values) {
             return Some(reading);

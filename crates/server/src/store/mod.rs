@@ -8,21 +8,21 @@
 //! Invariants:
 //!
 //! - **S6** A command that writes a user's key holds the key's lock from the first read on which
-//!   the write depends until the commit is visible. In general the lock is exclusive. If the write
-//!   depends on no read (a blind write), the lock still admits other blind writers.
+//!   the write depends until the commit is visible. The lock is normally exclusive. If the write
+//!   depends on no read (a blind write), the lock admits other blind writers.
 //! - **S7** All writes of a command belong to one commit, and so do all writes of a MULTI
 //!   transaction. A commit may contain several commands of a batch. A very large batch is committed
-//!   in several parts, each of which contains only whole commands. The elements of a new collection
-//!   may be committed earlier, because no reader can see them yet (`staged_writes.rs`).
+//!   in several parts, but no command is split between parts. The elements of a new collection may
+//!   be committed earlier, because no reader can see them yet (`staged_writes.rs`).
 //! - **S8** Both the store and an in-memory filter list the keys that may have collections
-//!   (`collection_filter.rs`); a SET of any other key needs no read. A key with a collection is
-//!   listed in the filter from before the commit that creates the collection is visible until after
-//!   the commit that deletes it; the filter changes under the key's lock.
-//! - **S30** Each record is in exactly one keyspace. If keys are hashed, it is the keyspace of the
-//!   record's database; otherwise it is the common keyspace. A commit that writes to several
-//!   keyspaces writes them in one batch.
-//! - **S24** A command uses the mapping of databases that is valid while it holds its locks. A
-//!   command that holds no locks uses the mapping that was valid when its keys were read.
+//!   (`collection_filter.rs`), and a SET of any other key needs no read. The filter lists a key
+//!   with a collection from before the commit that creates the collection becomes visible until
+//!   after the commit that deletes it. The filter changes only under the key's lock.
+//! - **S30** Each record is in exactly one keyspace: the keyspace of its database if keys are
+//!   hashed, otherwise the common keyspace. A commit that writes to several keyspaces writes them
+//!   in one batch.
+//! - **S24** A command uses the database mapping that is valid while it holds its locks. A command
+//!   without locks uses the mapping that was valid when its keys were read.
 
 mod clock;
 mod collection_filter;
@@ -86,19 +86,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Number of Redis databases. `databases.rs` packs each of their stored numbers into four bits.
 pub(crate) const DATABASES: u8 = 16;
 
-/// Name of the keyspace of all Redis data, except for records if these are hashed.
+/// Name of the keyspace for all Redis data except hashed records.
 pub(crate) const DATA: &str = "redis";
 
 /// Name of the keyspace of memcached items.
 pub(crate) const ITEMS: &str = "memcached";
 
-/// Number of collection numbers that are reserved by one write to the store.
+/// Number of collection numbers reserved by each write to the store.
 const NUMBERS: u64 = 1 << 20;
 
-/// Divisor of the store's memory. The quotient limits the filter of collections, and separately the
-/// cache of rank indexes of sorted sets.
+/// Divisor of the store's memory. The quotient limits the filter of keys with collections and,
+/// separately, the cache of sorted sets' rank indexes.
 const SHARE: u64 = 64;
-/// The durability that a write must have before it is acknowledged.
+/// The durability that a write must reach before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteDurability {
     /// The write survives a power failure.
@@ -107,13 +107,13 @@ pub(crate) enum WriteDurability {
     ForProcess,
 }
 
-/// The store together with the server's own state about it.
+/// The store, together with the server's own state about it.
 pub(crate) struct ServerStore {
     pub(crate) db: Db,
     pub(crate) data: Keyspace,
     pub(crate) items: Keyspace,
     pub(crate) records: RecordKeyspaces,
-    /// Suspended SCAN iterators over hashed records, which can be resumed.
+    /// Suspended SCAN iterators over hashed records, kept to be resumed.
     pub(crate) walks: WalkCache,
     pub(crate) locks: KeyLocks,
     /// The mapping from the clients' databases to stored numbers (S24).
@@ -129,14 +129,14 @@ pub(crate) struct ServerStore {
     waits_for_disk: AtomicBool,
     /// The table that maps SCAN cursors to keys.
     pub(crate) cursors: CursorTable,
-    /// Number of lookups by read-only commands that found the key, and of those that did not.
+    /// Number of read-only commands' lookups that found the key, and number that did not.
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
     /// Statistics on the sizes of values.
     pub(crate) sizes: ValueSizeStats,
     /// Approximate time at which each key was last used.
     pub(crate) uses: last_uses::LastUses,
-    /// The memory budget of the clients, to which executing commands also charge their memory.
+    /// The clients' memory budget, to which executing commands also charge their memory.
     pub(crate) budget: Arc<ConnectionBudget>,
 }
 
@@ -203,8 +203,8 @@ impl ServerStore {
     }
 
     /// Reads keys of a keyspace. Returns the values in the order of the keys, and a memory charge
-    /// that the caller must keep while it uses the values. If the device must be read, other
-    /// clients are served in the meantime.
+    /// that the caller must keep while it uses the values. If the read must wait for the device,
+    /// other threads serve the remaining clients meanwhile.
     pub(crate) fn read_charged(
         &self,
         keyspace: &Keyspace,
@@ -242,7 +242,7 @@ impl ServerStore {
         self.waits_for_disk.load(Ordering::Relaxed)
     }
 
-    /// Sets the durability that writes must have before they are acknowledged.
+    /// Sets the durability that writes must reach before they are acknowledged.
     pub(crate) fn set_waits(&self, waits: WriteDurability) {
         self.waits_for_disk
             .store(waits == WriteDurability::ForDisk, Ordering::Relaxed);
@@ -260,7 +260,7 @@ impl ServerStore {
         Ok(numbers.next().expect("some were reserved"))
     }
 
-    /// Allocates the next CAS value. Each change of an item gets a value of its own.
+    /// Allocates the next CAS value. Every change of an item gets its own value.
     pub(crate) fn next_cas(&self) -> u64 {
         self.cas.fetch_add(1, Ordering::Relaxed)
     }

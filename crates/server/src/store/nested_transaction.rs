@@ -1,5 +1,5 @@
-//! The context in which a command of a client's transaction runs. Its reads and iterators go
-//! through the client's transaction, and it collects the writes of the command.
+//! The context of a command that runs within a client's transaction. It reads and iterates through
+//! the client's transaction, and collects the command's writes.
 
 use super::ServerStore;
 use super::collection_filter::MarkChanges;
@@ -13,7 +13,7 @@ use alluvium::{TransactionIter, TransactionUnorderedScan, Value, WriteSet};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The state of a command that runs within a client's transaction.
+/// The state of a command within a client's transaction.
 pub(crate) struct NestedTransaction<'s> {
     base: &'s alluvium::Transaction,
     /// The keys that the command has written, each with its expiry time in milliseconds since 1970.
@@ -40,12 +40,12 @@ impl<'s> NestedTransaction<'s> {
         keys: &[impl AsRef<[u8]>],
     ) -> Result<Vec<Option<Value>>, CommandError> {
         let _may_wait = wait_hooks::may_wait();
-        // If a read fails, the command fails, and its writes are discarded.
+        // If a read fails, the command fails and its writes are discarded.
         let values = match store.records.are_hashed() {
             false => self.base.multi_get(&store.data, keys)?,
             true => {
-                // The read set must also contain absent keys, which is possible only if their
-                // keyspace exists.
+                // The read set must include absent keys, which is possible only if their keyspace
+                // exists.
                 for key in keys {
                     store.records.ensure(key.as_ref())?;
                 }
@@ -57,7 +57,7 @@ impl<'s> NestedTransaction<'s> {
     }
 
     /// Returns an iterator over a key range as the client's transaction sees it, merged with the
-    /// writes of the command itself.
+    /// command's own writes.
     pub(super) fn walk<'t>(
         &'t self,
         store: &ServerStore,
@@ -89,15 +89,14 @@ impl<'s> NestedTransaction<'s> {
         }
     }
 
-    /// Returns an iterator over the hashed records of a database as the client's transaction sees
-    /// them. Long values may be replaced by empty ones.
+    /// Returns an iterator over a database's hashed records as the client's transaction sees them.
+    /// Empty values may replace long ones.
     pub(super) fn walk_hashed(
         &self,
         store: &ServerStore,
         database: u8,
     ) -> Result<TransactionUnorderedScan<'s>, CommandError> {
-        // The read set must also contain absent keys, which is possible only if their keyspace
-        // exists.
+        // The read set must include absent keys, which is possible only if their keyspace exists.
         let walk = self.base.unordered(store.records.space(database)?);
         Ok(walk.without_long_values())
     }
@@ -110,20 +109,20 @@ impl<'s> NestedTransaction<'s> {
         self.ranges.push((start.clone(), end.clone()));
     }
 
-    /// Notes that the command has written a user key in a database. `number` is the stored number
-    /// of the database.
+    /// Records that the command has written a user key in the database with the stored number
+    /// `number`.
     pub(super) fn touched(&mut self, number: u8, key: &[u8]) {
         self.touched.push((number, key.into()));
     }
 }
 
-/// An ordered iterator over a client's transaction, merged with the writes of one command.
+/// An ordered iterator over a client's transaction, merged with one command's writes.
 pub(crate) struct NestedTransactionWalk<'t> {
     base: TransactionIter<'t>,
-    /// The next pair of the client's transaction, if it has been read ahead.
+    /// The next pair of the client's transaction, if already read.
     next: Option<OwnedPair>,
     writes: Option<&'t WriteSet>,
-    /// The pairs written by the command, in the direction of the iteration.
+    /// The pairs that the command has written, in iteration order.
     own: VecDeque<OwnedPair>,
     direction: WalkDirection,
 }
@@ -144,8 +143,8 @@ impl NestedTransactionWalk<'_> {
         }
     }
 
-    /// Returns the next pair of the client's transaction whose key the command has neither
-    /// overwritten nor deleted.
+    /// Returns the client's transaction's next pair whose key the command has neither overwritten
+    /// nor deleted.
     fn step(&mut self) -> Result<Option<OwnedPair>, CommandError> {
         loop {
             let next = match self.direction {
@@ -163,7 +162,7 @@ impl NestedTransactionWalk<'_> {
     }
 }
 
-/// All writes of one command, to be adopted by the client's transaction.
+/// All writes of one command, for the client's transaction to adopt.
 pub(crate) struct CommandChanges {
     pub(super) writes: Option<Box<WriteSet>>,
     pub(super) records: Option<Box<OwnRecords>>,
@@ -176,8 +175,8 @@ pub(crate) struct CommandChanges {
 }
 
 impl CommandChanges {
-    /// Returns the value that a key has after the command, or `None` if the command has deleted the
-    /// key or not written it.
+    /// Returns a key's value after the command, or `None` if the command has deleted the key or not
+    /// written it.
     pub(super) fn value(&self, key: &[u8]) -> Option<&[u8]> {
         let record = self.records.as_ref().and_then(|records| records.own(key));
         match record {
@@ -193,8 +192,8 @@ impl CommandChanges {
 }
 
 impl CommandTransaction<'_> {
-    /// Consumes the transaction of a command and returns its writes. The command must be nested in
-    /// a client's transaction.
+    /// Consumes a command's transaction, which must be nested in a client's transaction, and
+    /// returns its writes.
     pub(crate) fn into_changes(mut self) -> CommandChanges {
         let orders = self.write_orders();
         let within = self

@@ -1,7 +1,7 @@
 //! The uncommitted writes of a transaction to hashed records.
 //!
-//! The writes are sorted by record key, as if records were ordered. An iterator adds them to the
-//! records of the store, and a commit derives the keyspace of each record from its record key.
+//! The writes are sorted by record key, like ordered records. An iterator merges them with the
+//! stored records, and the commit derives each record's keyspace from its key.
 
 use super::model::format::{self, InnerKey};
 use super::records::{KeyPlacement, RecordKeyspaces};
@@ -16,7 +16,7 @@ const PER_RECORD: usize = 96;
 /// The state of a record after the transaction.
 #[derive(Debug)]
 struct RecordWrite {
-    /// The new value, or `None` if the record is deleted.
+    /// The new value, or `None` if the record was deleted.
     value: Option<Vec<u8>>,
     expires_ms: u64,
 }
@@ -25,7 +25,8 @@ struct RecordWrite {
 #[derive(Debug, Default)]
 pub(crate) struct OwnRecords {
     writes: BTreeMap<InnerKey, RecordWrite>,
-    /// Stored numbers of the databases that the transaction emptied before it made these writes.
+    /// Stored numbers of the databases that the transaction has emptied. The writes apply after
+    /// that.
     emptied: Vec<u8>,
     bytes: usize,
 }
@@ -73,8 +74,9 @@ impl OwnRecords {
         self.emptied.contains(&database)
     }
 
-    /// Returns the value of a record that the transaction has written, or `Some(None)` if it has
-    /// deleted the record. Returns `None` if it has done neither, so that the store must be read.
+    /// Returns the value that the transaction has written to a record, or `Some(None)` if it has
+    /// deleted the record. Returns `None` if it has done neither and the caller must read the
+    /// store.
     pub(super) fn own(&self, place: &[u8]) -> Option<Option<&[u8]>> {
         match self.writes.get(place) {
             Some(own) => Some(own.value.as_deref()),
@@ -85,7 +87,7 @@ impl OwnRecords {
         }
     }
 
-    /// Returns the user key and the value of each record that the transaction has written in a
+    /// Returns the user key and value of each record that the transaction has written to a
     /// database.
     pub(super) fn of(&self, database: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (start, end) = format::records(database);
@@ -93,12 +95,12 @@ impl OwnRecords {
         own.filter_map(|(place, own)| Some((format::user_key(place), own.value.as_deref()?)))
     }
 
-    /// Returns the approximate memory of the writes, in bytes.
+    /// Returns the approximate memory of the writes in bytes.
     pub(super) fn memory(&self) -> usize {
         self.bytes
     }
 
-    /// Adds all writes to a batch that is going to be committed.
+    /// Adds all writes to a batch, for the commit.
     pub(super) fn add_to(&self, batch: &mut WriteBatch, records: &RecordKeyspaces) -> alluvium::Result<()> {
         self.each(records, |write| {
             match write {

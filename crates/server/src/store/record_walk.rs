@@ -1,10 +1,10 @@
-//! Iterates over the records of a database, for both ordered and hashed records.
+//! Iterates over a database's records, whether they are ordered or hashed.
 //!
-//! Hashed records are iterated in the order of their key hashes, which merges do not change.
-//! Therefore SCAN can continue after the last key that it has returned, and returns every key that
-//! exists during the whole scan. Creating such an iterator requires a pass over all keys that are
-//! only in memory, so the iterators of SCAN are kept for a short time to be resumed. A kept
-//! iterator reads an old snapshot; SCAN therefore looks up each key again.
+//! Hashed records are iterated in the order of their key hashes, which merges do not change. SCAN
+//! can therefore continue after the last key that it returned, and returns every key that exists
+//! throughout the scan. Creating such an iterator requires a pass over all keys that exist only in
+//! memory, so SCAN's iterators are kept for a short time to be resumed. Because a kept iterator
+//! reads an old snapshot, SCAN looks up each of its keys again.
 
 use super::model::format::{self, InnerKey};
 use super::own_records::OwnRecords;
@@ -16,12 +16,12 @@ use alluvium::{UnorderedScan, Value};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Maximum number of kept iterators. Each one stores the keys that were only in memory when it was
-/// created.
+/// Maximum number of kept iterators. Each one stores the keys that were only in memory at its
+/// creation.
 const KEPT: usize = 4;
 
-/// Lifetime of a kept iterator in milliseconds. The store retains old versions for it during this
-/// time.
+/// Lifetime of a kept iterator in milliseconds. Throughout this time, the store retains old
+/// versions for it.
 const KEPT_MS: u64 = 1_000;
 
 /// An iterator over records, merged with the transaction's own writes.
@@ -30,18 +30,18 @@ pub(crate) struct RecordWalk<'t>(RecordWalkKind<'t>);
 enum RecordWalkKind<'t> {
     Ordered(TransactionScan<'t>),
     Hashed {
-        /// The records written by the transaction itself, which are returned first.
+        /// The transaction's own records, which are returned first.
         own: std::vec::IntoIter<OwnedPair>,
         store: Option<CommittedRecords<'t>>,
         hidden: OwnWriteFilter<'t>,
-        /// The pair that the caller has currently borrowed.
+        /// The pair that the caller currently borrows.
         lent: Option<OwnedPair>,
         _may_wait: MayWait,
     },
 }
 
-/// Hashed records with their user keys, as committed in the store or as seen by a client's
-/// transaction.
+/// Hashed records with their user keys, either as committed in the store or as a client's
+/// transaction sees them.
 type CommittedRecords<'t> = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, Value)>> + 't>;
 
 /// Filters out stored records that the transaction has overwritten or deleted.
@@ -58,7 +58,7 @@ impl OwnWriteFilter<'_> {
 }
 
 impl RecordWalk<'_> {
-    /// Returns the next user key and its record. Both are borrowed until the next call.
+    /// Returns the next user key and its record, both borrowed until the next call.
     pub(crate) fn lend(&mut self) -> Result<Option<LentPair<'_>>, CommandError> {
         match &mut self.0 {
             RecordWalkKind::Ordered(scan) => {
@@ -88,19 +88,18 @@ impl RecordWalk<'_> {
     }
 }
 
-/// A page of keys, which is the result of one call of a scan.
+/// A page of keys, returned by one call of a scan.
 #[derive(Debug)]
 pub(crate) struct KeyPage {
-    /// The user keys of the page. Some of them may have been deleted since the iterator was
-    /// created.
+    /// The page's user keys. Some of them may have been deleted since the iterator was created.
     pub(crate) keys: Vec<Vec<u8>>,
-    /// The cursor with which to request the next page, or 0 if this is the last page.
+    /// The cursor for requesting the next page, or 0 if this is the last page.
     pub(crate) next: u64,
 }
 
 impl CommandTransaction<'_> {
     /// Returns an iterator over the records between two keys, or over all records of the database
-    /// if records are hashed. Long values may be replaced by empty ones.
+    /// if records are hashed. Empty values may replace long ones.
     pub(crate) fn walk_records(
         &self,
         start: InnerKey,
@@ -131,8 +130,8 @@ impl CommandTransaction<'_> {
         }))
     }
 
-    /// Returns the records that the transaction has written in its database. Long values are
-    /// replaced by empty ones.
+    /// Returns the records that the transaction has written to its database. Empty values replace
+    /// long ones.
     fn own_pairs(&self) -> Vec<OwnedPair> {
         let own = self.records.iter().flat_map(|records| records.of(self.database));
         own.map(|(key, record)| (key.to_vec(), ValueSelection::Short.shown(record).to_vec()))
@@ -145,15 +144,15 @@ impl CommandTransaction<'_> {
         self.records.as_deref().is_some_and(is_emptied)
     }
 
-    /// Returns an iterator over the stored records of the database, or `None` if there are none or
-    /// the transaction has deleted them all.
+    /// Returns an iterator over the database's stored records, or `None` if there are none or the
+    /// transaction has deleted them all.
     fn committed(&self) -> Option<UnorderedScan> {
         let space = self.store.records.existing(self.database)?;
         (!self.has_emptied()).then(|| space.unordered().without_long_values())
     }
 
     /// Selects a random key among the hashed records: the first key whose hash follows `random`,
-    /// which should be uniformly distributed. Returns `None` if no hash follows.
+    /// which should be uniformly distributed. Returns `None` if no key's hash follows it.
     pub(crate) fn draw_hashed(&self, random: [u8; 16]) -> Result<Option<Vec<u8>>, CommandError> {
         let _may_wait = wait_hooks::may_wait();
         let Some(walk) = self.committed() else {
@@ -163,7 +162,7 @@ impl CommandTransaction<'_> {
         Ok(next.map(|(key, _)| key))
     }
 
-    /// Returns the key at which the scan with a cursor continues.
+    /// Returns the key at which a scan with this cursor continues.
     pub(crate) fn cursor_place(&self, cursor: u64) -> Result<Vec<u8>, CommandError> {
         let cursors = &self.store.cursors;
         let place = cursors.place(self.client, self.database, cursor);
@@ -176,8 +175,8 @@ impl CommandTransaction<'_> {
         store.cursors.keep(self.client, self.database, key, &store.budget)
     }
 
-    /// Returns the iterator of a scan with a cursor: a kept one if available, otherwise a new one
-    /// that continues after the key `place`. Returns `None` if there are no stored records to
+    /// Returns the iterator for a scan with this cursor: a kept one if available, otherwise a new
+    /// one that continues after the key `place`. Returns `None` if there are no stored records to
     /// iterate over.
     fn walk_from(&self, cursor: u64, place: Option<Vec<u8>>) -> Option<ResumableWalk> {
         if self.has_emptied() {
@@ -210,7 +209,7 @@ impl CommandTransaction<'_> {
         (self.client, self.database)
     }
 
-    /// Returns the hashed records of user keys. Long values may be replaced by empty ones.
+    /// Returns the hashed records of user keys. Empty values may replace long ones.
     pub(crate) fn short_records(&self, names: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, CommandError> {
         let mut records: Vec<Option<Vec<u8>>> = Vec::with_capacity(names.len());
         let mut unknown = Vec::new();
@@ -238,7 +237,7 @@ impl CommandTransaction<'_> {
     }
 
     /// Returns a page of about `count` user keys of hashed records, starting at a cursor. The page
-    /// ends earlier when its keys exceed `most_bytes` bytes.
+    /// ends early once its keys exceed `most_bytes` bytes.
     pub(crate) fn some_keys(
         &self,
         cursor: u64,
@@ -257,7 +256,7 @@ impl CommandTransaction<'_> {
         };
         // Keys written by the transaction have no position in the hash order, so the first page
         // returns all of them. If such a key is also stored, the first page skips the stored one,
-        // but a later page may return the key a second time.
+        // but a later page may return the key again.
         let is_first = place.is_none();
         if is_first || self.has_emptied() {
             page.keys = self.own_pairs().into_iter().map(|(key, _)| key).collect();
@@ -290,10 +289,10 @@ impl CommandTransaction<'_> {
     }
 }
 
-/// An iterator of SCAN that is kept between two requests.
+/// A SCAN iterator that is kept between two requests.
 struct ResumableWalk {
     whose: (u64, u8),
-    /// The cursor with which the scan continues.
+    /// The cursor with which the client continues the scan.
     cursor: u64,
     began_ms: u64,
     /// A key that was read from the iterator but did not fit into the last page.
@@ -314,15 +313,15 @@ impl ResumableWalk {
     }
 }
 
-/// The kept iterators of SCAN, which later requests resume without creating new iterators. Two
-/// scans of a client may reach the same position and then have the same cursor. Therefore, when a
-/// client begins a scan, its older iterators are dropped. Otherwise the scan could resume an
-/// iterator that is older than the scan itself, and miss keys.
+/// SCAN's kept iterators, which later requests resume instead of creating new ones. When a client
+/// begins a scan, its older iterators are dropped: two scans of a client may reach the same
+/// position and then have the same cursor, so the new scan could otherwise resume an iterator older
+/// than itself and miss keys.
 #[derive(Default)]
 pub(crate) struct WalkCache(Mutex<VecDeque<ResumableWalk>>);
 
 impl WalkCache {
-    /// Removes and returns the kept iterator of a client at a cursor, or returns `None` if there is
+    /// Removes and returns the iterator kept for a client at a cursor. Returns `None` if there is
     /// none or it is too old.
     fn take(&self, whose: (u64, u8), cursor: u64, now_ms: u64) -> Option<ResumableWalk> {
         let mut all = self.0.lock();

@@ -1,9 +1,9 @@
-//! The location of records: either in the ordered keyspace with all other data, or in hashed
+//! Decides where records are stored: in the ordered keyspace with all other data, or in hashed
 //! keyspaces.
 //!
-//! A store with hashed keys has one unordered keyspace for the records of each database. A lookup
-//! in it needs one read and less than one byte of memory per key. The elements of collections
-//! remain in the ordered keyspace.
+//! A store with hashed keys has one unordered keyspace per database for its records. A lookup in
+//! such a keyspace needs one read and less than one byte of memory per key. The elements of
+//! collections remain in the ordered keyspace.
 
 use super::databases::numbers_of;
 use super::layout::{existing, hashed_options};
@@ -15,11 +15,11 @@ use alluvium::{Db, Keyspace, Snapshot, Value};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
-/// The keyspaces in which hashed records are stored.
+/// The keyspaces of hashed records.
 #[derive(Debug)]
 pub(crate) struct RecordKeyspaces {
     db: Db,
-    /// The keyspace of each database number, created when its first record is written. `None` if
+    /// One keyspace per database number, created when the first record is written to it. `None` if
     /// records are ordered.
     hashed: Option<[OnceLock<Keyspace>; DATABASES as usize]>,
 }
@@ -27,14 +27,14 @@ pub(crate) struct RecordKeyspaces {
 /// The keyspace in which a key is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyPlacement {
-    /// The common keyspace of ordered data.
+    /// The keyspace that all ordered data shares.
     Ordered,
-    /// The keyspace of hashed records of the database with this stored number.
+    /// The keyspace for the hashed records of the database with this stored number.
     Records(u8),
 }
 
 impl RecordKeyspaces {
-    /// Opens the existing record keyspaces of a store that has the layout `layout`.
+    /// Opens the existing record keyspaces of a store with this layout.
     pub(super) fn open(db: &Db, layout: KeyLayout) -> alluvium::Result<RecordKeyspaces> {
         let mut hashed = None;
         if layout == KeyLayout::Hashed {
@@ -69,12 +69,12 @@ impl RecordKeyspaces {
         }
     }
 
-    /// Returns the keyspace of a database's hashed records, or `None` if it has not been created.
+    /// Returns the keyspace of a database's hashed records, or `None` if it does not exist yet.
     pub(crate) fn existing(&self, database: u8) -> Option<&Keyspace> {
         self.hashed.as_ref()?.get(usize::from(database))?.get()
     }
 
-    /// Returns the keyspace of a database's hashed records, and creates it if it does not exist.
+    /// Returns the keyspace of a database's hashed records. Creates it if it does not exist.
     pub(super) fn space(&self, database: u8) -> alluvium::Result<&Keyspace> {
         let spaces = self
             .hashed
@@ -89,7 +89,7 @@ impl RecordKeyspaces {
         Ok(space.get_or_init(|| made))
     }
 
-    /// Creates the keyspace in which an encoded key is stored if it does not exist.
+    /// Creates an encoded key's keyspace if it does not exist.
     pub(super) fn ensure(&self, inner: &[u8]) -> alluvium::Result<()> {
         if let KeyPlacement::Records(database) = self.home(inner) {
             self.space(database)?;
@@ -103,7 +103,7 @@ impl RecordKeyspaces {
     }
 }
 
-/// Converts encoded keys to the form that they have in the keyspace `home`.
+/// Converts encoded keys to their form in the keyspace `home`.
 fn names<'k>(home: KeyPlacement, places: impl Iterator<Item = &'k [u8]>) -> Vec<&'k [u8]> {
     let name = |place: &'k [u8]| match home {
         KeyPlacement::Ordered => place,
@@ -112,16 +112,16 @@ fn names<'k>(home: KeyPlacement, places: impl Iterator<Item = &'k [u8]>) -> Vec<
     places.map(name).collect()
 }
 
-/// A set of records of one database to read: their keyspace, and their keys in that keyspace.
+/// Records of one database to read: their keyspace, and their keys in that keyspace.
 pub(crate) struct RecordReads<'s, 'k> {
-    /// The keyspace, or `None` if no hashed record was ever written to the database.
+    /// The keyspace, or `None` if no hashed record has ever been written to the database.
     pub(crate) space: Option<&'s Keyspace>,
     pub(crate) names: Vec<&'k [u8]>,
 }
 
 impl ServerStore {
-    /// Prepares reading records of one database. `places` are the record keys; they are converted
-    /// to the form that the keyspace uses.
+    /// Prepares to read records of one database. Converts the record keys `places` to the form that
+    /// the keyspace uses.
     pub(crate) fn gather<'s, 'k>(&'s self, database: u8, places: &'k [InnerKey]) -> RecordReads<'s, 'k> {
         let (space, home) = match self.records.are_hashed() {
             true => (self.records.existing(database), KeyPlacement::Records(database)),
@@ -131,7 +131,7 @@ impl ServerStore {
         RecordReads { space, names }
     }
 
-    /// Returns an estimate of the number of records in a database.
+    /// Estimates the number of records in a database.
     pub(crate) fn approximate_records(&self, database: u8) -> alluvium::Result<u64> {
         if self.records.are_hashed() {
             let space = self.records.existing(database);
@@ -154,8 +154,8 @@ impl ServerStore {
         Ok(first.is_some())
     }
 
-    /// Reads the record of a user key from a snapshot. `database` is the client's database; its
-    /// stored number is taken from the mapping that the snapshot contains.
+    /// Reads a user key's record from a snapshot. `database` is the client's database; the
+    /// snapshot's own mapping supplies the stored number.
     pub(crate) fn record_at(
         &self,
         at: &Snapshot,
@@ -171,8 +171,8 @@ impl ServerStore {
         }
     }
 
-    /// Reads encoded keys, which may be in different keyspaces. Returns their values in the same
-    /// order, and a memory charge that the caller must keep while it uses the values: see
+    /// Reads encoded keys, which may be in different keyspaces. Returns the values in the order of
+    /// the keys, and a memory charge that the caller must keep while it uses them: see
     /// [`ServerStore::read_charged`].
     pub(super) fn read_places(
         &self,

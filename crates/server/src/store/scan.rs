@@ -21,21 +21,20 @@ pub(crate) enum WalkDirection {
     Backward,
 }
 
-/// Maximum length, in bytes, of a value written by the transaction that is returned in full when an
-/// iterator may replace long values by empty ones.
+/// Maximum length in bytes of the transaction's own values that an iterator with
+/// [`ValueSelection::Short`] still returns in full.
 const SHORT: usize = 1 << 10;
 
 /// Which values an iterator returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueSelection {
     All,
-    /// Long values may be replaced by empty values, which no record has: see
-    /// [`Iter::without_long_values`].
+    /// Empty values, which no record has, may replace long ones: see [`Iter::without_long_values`].
     Short,
 }
 
 impl ValueSelection {
-    /// Returns the value that an iterator returns for a value of the transaction's own writes.
+    /// Returns what an iterator shows for a value that the transaction has written.
     pub(super) fn shown(self, value: &[u8]) -> &[u8] {
         match self {
             ValueSelection::Short if value.len() > SHORT => &[],
@@ -48,10 +47,10 @@ impl ValueSelection {
 pub(crate) struct TransactionScan<'t> {
     walk: TransactionScanKind<'t>,
     direction: WalkDirection,
-    /// The key range to record as empty if the iteration finds no element in it, and the place to
-    /// record it in. Cleared once the first element is found.
+    /// If the iteration finds no element, it records this key range in these vacant ranges. Cleared
+    /// once the first element is found.
     looks: Option<(&'t VacantRanges, InnerKey, InnerKey)>,
-    /// The last returned pair, if it had to be copied for the caller to borrow it.
+    /// The last returned pair, if the iterator had to copy it to lend it to the caller.
     lent: Option<OwnedPair>,
     _may_wait: MayWait,
 }
@@ -106,7 +105,7 @@ impl<'t> TransactionScan<'t> {
         }
     }
 
-    /// Returns the next pair. Copies it only if the iterator merges writes into the store's data.
+    /// Returns the next pair. Copies it only if the iterator merges writes with the stored data.
     pub(crate) fn lend(&mut self) -> Result<Option<LentPair<'_>>, CommandError> {
         if matches!(self.walk, TransactionScanKind::Store(_)) {
             let TransactionScanKind::Store(walk) = &mut self.walk else {

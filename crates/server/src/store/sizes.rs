@@ -1,5 +1,5 @@
-//! Statistics of value sizes. They limit how many values a batch reads at the same time, so that
-//! the values normally need little memory and never more than the clients' memory budget allows.
+//! Statistics of value sizes. They limit how many values a batch reads at a time, so that the
+//! values normally need little memory and never exceed the clients' memory budget.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -37,8 +37,8 @@ impl ValueSizeStats {
         self.share.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns an upper bound of the total size of `values` values in bytes, or 0 if the bound is
-    /// too small to be charged.
+    /// Returns an upper bound on the total size of `values` values in bytes, or 0 if the bound is
+    /// too small to be worth charging.
     pub(crate) fn at_worst(&self, values: usize) -> usize {
         match self.longest_ever.load(Ordering::Relaxed).saturating_mul(values) {
             ..LITTLE => 0,
@@ -64,7 +64,7 @@ impl ValueSizeStats {
     }
 }
 
-/// Reads of fewer bytes than this are not charged.
+/// Size in bytes below which a read is not charged.
 const LITTLE: usize = 256 << 10;
 
 /// Values up to this size, in bytes, are not tracked in the overall maximum.

@@ -1,11 +1,11 @@
-//! Writes collections that are too large for one commit. The elements are written under a new
-//! collection number in several commits, and the record that contains the number is written last.
+//! Writes collections that are too large for one commit. Several commits write the elements under a
+//! new collection number, and the last commit writes the record that refers to this number.
 //!
-//! Until a record contains the number, no reader accesses the elements. The first commit also
-//! writes a mark for the number, and the commit that writes the record deletes the mark. Elements
-//! under a marked number are therefore garbage: they are deleted as soon as the write is abandoned,
-//! or else when the store is next opened. Short collections are not staged; they are written
-//! together with the rest of their transaction.
+//! Until then, no command can access the elements. The first commit also writes a mark for the
+//! number, and the commit that writes the record deletes the mark. Elements under a marked number
+//! are therefore garbage. They are deleted when the write is abandoned or, after a crash, when the
+//! store is next opened. Short collections are not staged, but written together with the rest of
+//! their transaction.
 
 use super::model::format::{self, InnerKey};
 use super::transaction::CommandTransaction;
@@ -14,7 +14,7 @@ use crate::error::CommandError;
 use alluvium::{Durability, Keyspace, WriteBatch};
 use std::borrow::Cow;
 
-/// Maximum memory of the elements that wait to be written, in bytes.
+/// Maximum memory for elements that wait to be written, in bytes.
 const AT_ONCE: usize = 1 << 20;
 
 /// Memory overhead of a buffered element, in bytes, besides its key and value.
@@ -27,20 +27,21 @@ pub(crate) struct StagingWriter<'s> {
     number: u64,
     pending: Vec<(InnerKey, Vec<u8>)>,
     bytes: usize,
-    /// Whether elements that are committed in advance would be deleted by the commit of the
-    /// transaction, because the transaction has emptied the database.
+    /// Whether the transaction has emptied the database, so that its commit would delete elements
+    /// that are committed in advance.
     is_deleted: bool,
-    /// Whether the transaction is nested in a client's transaction, whose writes must all belong to
+    /// Whether the transaction is nested in a client's transaction, which must write everything in
     /// one commit.
     is_within: bool,
-    /// The mark and the elements that have already been committed, if there are any.
+    /// Guards the mark and the elements that are already committed. `None` if there are none.
     written: Option<OrphanGuard<'s>>,
-    /// The memory charge for buffered elements and their batch. Created once they need much memory.
+    /// The memory charge for the buffered elements and their batch. Created once they use much
+    /// memory.
     working: Option<WorkingMemory<'s>>,
 }
 
 /// A marked collection number. Dropping it deletes the elements stored under the number, unless a
-/// transaction that has adopted them was committed.
+/// transaction has adopted them and was committed.
 struct OrphanGuard<'s> {
     store: &'s ServerStore,
     database: u8,
@@ -83,7 +84,7 @@ fn forget(batch: &mut WriteBatch, data: &Keyspace, database: u8, number: u64) ->
 }
 
 impl ServerStore {
-    /// Deletes the elements of collections that an earlier run of the server did not complete.
+    /// Deletes the elements of collections that an earlier run of the server left unfinished.
     pub(super) fn forget_staged(data: &Keyspace, db: &alluvium::Db) -> alluvium::Result<()> {
         for database in 0..DATABASES {
             let (start, end) = format::all_staged(database);
@@ -115,7 +116,7 @@ impl<'s> StagingWriter<'s> {
         }
     }
 
-    /// Adds an element. When the buffered elements exceed [`AT_ONCE`] bytes, commits them.
+    /// Adds an element. Commits the buffered elements once they exceed [`AT_ONCE`] bytes.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>) -> Result<(), CommandError> {
         self.bytes += key.len() + value.len() + WRITE_BYTES;
         self.pending.push((key, value));
@@ -161,8 +162,8 @@ impl<'s> StagingWriter<'s> {
         Ok(())
     }
 
-    /// Finishes the collection and hands its elements over to the transaction. The caller must then
-    /// write a record with the number in the same transaction.
+    /// Finishes the collection and hands its elements over to the transaction, which must then
+    /// write a record with the number.
     pub(crate) fn finish(mut self, transaction: &mut CommandTransaction<'s>) -> Result<(), CommandError> {
         if self.written.is_some() {
             self.write()?;

@@ -1,11 +1,11 @@
-//! Upgrades stores that were written by earlier versions of the server.
+//! Upgrades stores written by earlier versions of the server.
 //!
-//! Stores of format version 1 have no marks of keys with collections. The upgrade reads all records
-//! once, in constant memory, and writes the marks. It writes the new version number last. If it is
-//! interrupted, it is repeated from the beginning and writes the same marks again.
+//! Stores of format version 1 have no marks for keys with collections. The upgrade reads all
+//! records once, in constant memory, and writes the marks, then the new version number. An
+//! interrupted upgrade is repeated from the beginning and writes the same marks again.
 //!
-//! Stores of version 2 have no mapping of databases, and need no conversion. Version 4 does not
-//! succeed version 3 but denotes a store with hashed records.
+//! Stores of version 2 have no database mapping, and need no conversion. Version 4 does not succeed
+//! version 3 but denotes a store with hashed records.
 
 use super::DATABASES;
 use super::model::format::{self, DecodedRecord, InnerKey};
@@ -15,7 +15,7 @@ use alluvium::{Db, Keyspace, WriteBatch};
 /// The first format version in which keys with collections have marks.
 const NOTES_SINCE: u64 = 2;
 
-/// Number of marks that are written in one batch.
+/// Number of marks per batch.
 const AT_ONCE: usize = 4096;
 
 /// Upgrades a store to the format version of this program. Fails if the store has a newer version.
@@ -85,8 +85,8 @@ fn note_collections(db: &Db, data: &Keyspace, database: u8) -> Result<()> {
             notes.add(collection.number, format::user_key(inner))?;
         }
     }
-    // The record of an expired collection may have been dropped already, but the collection has
-    // elements until the reaper deletes them, and so it also needs a mark.
+    // An expired collection's record may already have been dropped, but the collection keeps its
+    // elements until the reaper deletes them, so it needs a mark, too.
     let mut expiries = walk(format::all_expiries(database));
     while let Some((inner, key)) = expiries.lend()? {
         if let Some(number) = format::expiring_number(inner) {

@@ -1,4 +1,4 @@
-//! The commands that a cache supports, and the functions that execute them.
+//! The commands that a cache supports, and their handler functions.
 
 use super::super::args::is;
 use super::super::table::CommandSpec;
@@ -11,16 +11,16 @@ use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::commands::{expiry, keys, strings};
 use alluvium::cache::MAX_KEY_BYTES;
 
-/// A function that executes a command on keys of a cache.
+/// The handler of a command on a cache's keys.
 pub(super) type CachedStringHandler =
     fn(&mut CachedTexts<'_>, Args<'_>, &mut ReplyWriter<'_>) -> CommandResult;
 
-/// A function that executes a command that concerns the connection, the server or the whole cache.
+/// The handler of a command on the connection, the server or the whole cache.
 pub(super) type CachedSessionHandler =
     fn(&mut CachedSession, Args<'_>, &mut ReplyWriter<'_>) -> CommandResult;
 
-/// Returns the function that executes a command on strings, or `None` if a cache does not support
-/// the command or it is of another kind.
+/// Returns the handler of a command on strings, or `None` if a cache does not support the command
+/// or it is of another kind.
 pub(super) fn on_texts(name: &str) -> Option<CachedStringHandler> {
     Some(match name {
         "get" => |t, a, r| strings::get(t, a, r),
@@ -59,8 +59,8 @@ pub(super) fn on_texts(name: &str) -> Option<CachedStringHandler> {
     })
 }
 
-/// Returns the function that executes a command on the connection, the server or the whole cache,
-/// or `None` if a cache does not support the command or it is of another kind.
+/// Returns the handler of a command on the connection, the server or the whole cache, or `None` if
+/// a cache does not support the command or it is of another kind.
 pub(super) fn on_session(name: &str) -> Option<CachedSessionHandler> {
     Some(match name {
         "ping" => connection::ping,
@@ -81,15 +81,15 @@ pub(super) fn on_session(name: &str) -> Option<CachedSessionHandler> {
     })
 }
 
-/// Returns whether a cache supports the command with this name.
+/// Returns whether a cache supports the command `name`.
 pub(super) fn has(name: &str) -> bool {
     on_texts(name).is_some() || on_session(name).is_some()
 }
 
-/// Rejects a command if any of its keys or values is too long for a cache. It runs before the
-/// command stores anything (S11).
+/// Rejects a command if any of its keys or values is too long for a cache, before the command
+/// stores anything (S11).
 pub(super) fn check(content: &ItemCache, command: &CommandSpec, args: Args<'_>) -> CommandResult {
-    // An argument that is short enough to be a key is also short enough to be a value.
+    // An argument short enough for a key is also short enough for a value.
     if args.iter().all(|arg| arg.len() <= MAX_KEY_BYTES) {
         return Ok(());
     }
@@ -117,7 +117,7 @@ pub(super) fn unknown(name: &[u8]) -> String {
     )
 }
 
-/// Returns whether the first argument, which is the subcommand, equals `word`.
+/// Returns whether the first argument, the subcommand, equals `word`.
 pub(super) fn verb(args: Args<'_>, word: &str) -> bool {
     is(args.at(1), word)
 }

@@ -1,5 +1,5 @@
-//! Commands on a connection to a cache: authentication, protocol version, and properties of the
-//! connection.
+//! A cache's commands on the connection: authentication, protocol version, and connection
+//! properties.
 
 use super::super::args::{OptionParser, integer, is, wrong_number};
 use super::session::CachedSession;

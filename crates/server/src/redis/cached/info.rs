@@ -121,7 +121,7 @@ fn processor(_cached: &CacheContext, text: &mut String) {
     line(text, "used_cpu_user", seconds(times.user_us));
 }
 
-/// Adds the section Keyspace. The keys include items that memcached clients have stored.
+/// Adds the Keyspace section. Its keys include items that memcached clients have stored.
 fn keyspace(cached: &CacheContext, text: &mut String) {
     let items = cached.content.figures().items;
     if items > 0 {

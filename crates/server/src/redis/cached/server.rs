@@ -1,4 +1,4 @@
-//! Commands on the server in cache mode: settings, and operations on all keys.
+//! A cache's commands on the server: settings, and operations on all keys.
 
 use super::super::args::integer;
 use super::commands::{has, verb};
@@ -70,7 +70,7 @@ fn settings(cached: &CacheContext) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The CONFIG command. It supports the settings that clients read at startup, and those that can be
+/// The CONFIG command. Supports the settings that clients read at startup, and those that can be
 /// changed.
 pub(super) fn config(
     session: &mut CachedSession,

@@ -1,5 +1,5 @@
 //! One Redis connection to a cache. It parses and executes requests, and looks up consecutive GETs
-//! together.
+//! in batches.
 
 use super::super::args::{is, wrong_number};
 use super::super::{names, subcommands, table::CommandSpec};
@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Maximum number of GETs that are looked up together.
+/// Maximum number of GETs in one batched lookup.
 const AT_ONCE: usize = 64;
 
-/// If the replies to GETs are longer than this, in bytes, the next GETs are looked up individually.
+/// Length of a GET's reply in bytes beyond which the next GETs are looked up one by one.
 const LONG: usize = 16 << 10;
 
 /// The state of one connection.
@@ -30,34 +30,34 @@ pub(crate) struct CachedSession {
     pub(super) version: RespVersion,
     /// Whether the client has authenticated successfully or need not authenticate.
     pub(super) is_authenticated: bool,
-    /// Number of wrong passwords on this connection. The login delay grows with it.
+    /// Number of wrong passwords on this connection. The login delay increases with this number.
     pub(super) failed_logins: u32,
-    /// The time at which the reply to a wrong password must be sent.
+    /// When the delayed reply to a wrong password is due.
     pub(super) hold: Option<Duration>,
     pub(super) is_ending: bool,
     parser: RequestParser,
     requests: ParsedRequests,
-    /// The parse error that follows the parsed requests, if there is one.
+    /// The parse error after the parsed requests, if any.
     bad: Option<BadRequest>,
     /// Index of the next request to execute.
     next: usize,
-    /// The time at which the current login delay ends, and the reply that is sent then.
+    /// When the current login delay ends, and the reply that is sent then.
     pause: Option<(Duration, Vec<u8>)>,
-    /// Number of GETs that are looked up together next time.
+    /// Number of GETs in the next batched lookup.
     at_once: usize,
-    /// Whether the next request that needs memory is refused instead of waiting, because it has
-    /// already waited too long.
+    /// Whether the next request that needs memory is refused because it has already waited too
+    /// long.
     refuses: bool,
 }
 
-/// Whether all requests have been executed, or when the execution continues.
+/// Whether all requests have been executed or, if not, when execution continues.
 enum CachedExecutionFlow {
     Done,
-    /// It continues after the replies have been sent.
+    /// After the replies have been sent.
     Send,
-    /// It continues after the login delay for a wrong password.
+    /// After the delay for a wrong password.
     Wait,
-    /// It continues when other clients have released memory.
+    /// When other clients have released memory.
     Full,
 }
 
@@ -147,7 +147,7 @@ impl CachedSession {
         CachedExecutionFlow::Done
     }
 
-    /// Executes a command on strings while holding the locks that it needs.
+    /// Executes a command on strings while holding its locks.
     fn run(
         &self,
         texts: &mut CachedTexts<'_>,
@@ -172,15 +172,15 @@ impl CachedSession {
         }
     }
 
-    /// Returns whether a request must wait because clients use too much memory. A plain SET need
-    /// not wait, because its reply is short.
+    /// Returns whether a request must wait because the clients use too much memory. A plain SET
+    /// need not wait, because its reply is short.
     fn must_wait(&self, args: Args<'_>) -> bool {
         let sets_only = is(args.at(0), "set") && args.len() == 3;
         self.cached.common.budget.is_full() && !sets_only
     }
 
-    /// Executes GETs of these keys until their replies become long. Returns the number of executed
-    /// GETs.
+    /// Executes GETs of these keys until their replies become long. Returns the number of GETs
+    /// executed.
     fn get(&mut self, keys: &[&[u8]], output: &mut Vec<u8>) -> usize {
         let (version, before) = (self.version, output.len());
         let (mut done, mut hits, mut longest) = (0, 0, 0);
@@ -206,8 +206,7 @@ impl CachedSession {
         done
     }
 
-    /// Returns the function with which to execute a request, or the error if the request is
-    /// rejected.
+    /// Returns the handler for a request, or the error if the request is rejected.
     fn admit(&self, args: Args<'_>) -> Result<CachedRequestAction, String> {
         let found = names::find(args.at(0)).filter(|command| commands::has(command.name));
         let Some(command) = found else {
@@ -227,7 +226,7 @@ impl CachedSession {
         Ok(CachedRequestAction::Session(run))
     }
 
-    /// Suspends the connection until the reply to a wrong password must be sent.
+    /// Suspends the connection until the delayed reply to a wrong password is due.
     fn hold_up(
         &mut self,
         until: Duration,
@@ -249,8 +248,8 @@ impl CachedSession {
         ReplyWriter::new(output, self.version).error(text);
     }
 
-    /// Checks the current login delay. Returns the outcome with which to end this turn if the delay
-    /// is not over. Sends the delayed reply and returns `None` if it is over.
+    /// Checks the current login delay. If it is over, sends the delayed reply and returns `None`.
+    /// Otherwise returns the outcome that ends this turn.
     fn resume(&mut self, output: &mut Vec<u8>) -> Option<ServeOutcome> {
         let (until, reply) = self.pause.take()?;
         let delays = &self.cached.common.access.delays;
@@ -272,7 +271,7 @@ impl CachedSession {
         }
     }
 
-    /// Updates the properties of this connection that CLIENT LIST shows to other connections.
+    /// Updates this connection's properties in other connections' CLIENT LIST.
     fn note(&self, requests: &ParsedRequests, buffer: &[u8]) {
         let Some(last) = requests.len().checked_sub(1) else {
             return;
@@ -290,13 +289,13 @@ impl CachedSession {
     }
 }
 
-/// The function with which to execute a request.
+/// The handler for a request.
 enum CachedRequestAction {
     Texts(&'static CommandSpec, CachedStringHandler),
     Session(commands::CachedSessionHandler),
 }
 
-/// Returns the keys of consecutive requests that are valid GETs, beginning with request `from`.
+/// Returns the keys of consecutive valid GETs, beginning with request `from`.
 fn plain_gets<'a>(
     requests: &'a ParsedRequests,
     from: usize,

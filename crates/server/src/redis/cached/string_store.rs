@@ -1,18 +1,18 @@
-//! Access of commands to the strings of a cache.
+//! Gives commands access to the strings of a cache.
 
 use super::super::string_store::StringStore;
 use crate::cache::{CachedItemHeader, ItemCache};
 use crate::error::CommandError;
 use crate::store::model::{StringValue, TypedValue};
 
-/// Gives commands access to the strings of a cache, at one point in time. Before a command changes
-/// a key, its caller must lock the key.
+/// A cache's strings as commands see them at one point in time. Before a command changes a key, its
+/// caller must lock the key.
 pub(super) struct CachedTexts<'c> {
     content: &'c ItemCache,
     now_ms: u64,
-    /// The item that was read last.
+    /// The item read last.
     read: Vec<u8>,
-    /// Buffer in which items are encoded.
+    /// Buffer for encoding items.
     stored: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The commands BITFIELD and BITFIELD_RO, which access integers of arbitrary width within strings.
+//! The commands BITFIELD and BITFIELD_RO, which access integers of arbitrary width in strings.
 
 use super::strings::to_change;
 use crate::error::{CommandError, CommandResult};
@@ -13,22 +13,22 @@ const BAD_TYPE: CommandError = CommandError::say(
 const BAD_OFFSET: CommandError = CommandError::say("ERR bit offset is not an integer or out of range");
 const READ_ONLY: CommandError = CommandError::say("ERR BITFIELD_RO only supports the GET subcommand");
 
-/// What to do if the result of an operation does not fit into the integer.
+/// What to do if an operation's result does not fit into the integer.
 #[derive(Clone, Copy)]
 enum OverflowPolicy {
     Wrap,
-    /// Use the representable value that is nearest to the result.
+    /// Use the nearest representable value.
     Saturate,
-    /// Do not write anything, and reply null.
+    /// Write nothing, and reply null.
     Fail,
 }
 
-/// The location of an integer within a string.
+/// The location of an integer in a string.
 #[derive(Clone, Copy)]
 struct BitField {
     is_signed: bool,
     bits: u32,
-    /// Index of the integer's first bit within the string.
+    /// Index of the integer's first bit in the string.
     offset: u64,
 }
 
@@ -63,7 +63,7 @@ impl BitField {
         usize::try_from(bits.div_ceil(8)).map_err(|_| BAD_OFFSET)
     }
 
-    /// Returns the minimum and the maximum value that the field can represent.
+    /// Returns the minimum and maximum values of the field.
     fn range(&self) -> (i128, i128) {
         match self.is_signed {
             true => (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1),
@@ -71,7 +71,7 @@ impl BitField {
         }
     }
 
-    /// Converts the bits of the field to an integer, with a sign if the field is signed.
+    /// Converts the field's bits to an integer, sign-extending it if the field is signed.
     fn with_sign(&self, bits: u64) -> i128 {
         let value = i128::from(bits);
         match self.is_signed && bits >> (self.bits - 1) & 1 == 1 {
@@ -80,7 +80,7 @@ impl BitField {
         }
     }
 
-    /// Reads the value of the field from a string. Bits beyond the end of the string are zero.
+    /// Reads the field's value from a string. Bits beyond the end of the string are zero.
     fn get(&self, text: &[u8]) -> i128 {
         let mut bits = 0;
         for at in self.offset..self.offset + u64::from(self.bits) {
@@ -90,7 +90,7 @@ impl BitField {
         self.with_sign(bits)
     }
 
-    /// Writes a value into a string. The string must contain the whole field.
+    /// Writes a value to a string, which must contain the whole field.
     fn set(&self, text: &mut [u8], value: i128) {
         for index in 0..u64::from(self.bits) {
             let at = self.offset + index;
@@ -101,8 +101,8 @@ impl BitField {
         }
     }
 
-    /// Applies overflow handling to a result. Returns the value to store, or `None` if nothing must
-    /// be stored.
+    /// Applies the overflow policy to a result. Returns the value to store, or `None` to store
+    /// nothing.
     fn fitted(&self, value: i128, overflow: OverflowPolicy) -> Option<i128> {
         let (least, most) = self.range();
         if (least..=most).contains(&value) {
@@ -119,7 +119,7 @@ impl BitField {
     }
 }
 
-/// An operation on an integer within a string.
+/// An operation on an integer in a string.
 #[derive(Clone, Copy)]
 enum BitFieldOperation {
     Get,
@@ -127,8 +127,7 @@ enum BitFieldOperation {
     Add(i64),
 }
 
-/// Parses the operations of a command. Each one is returned with its field and overflow policy, in
-/// order.
+/// Parses a command's operations. Returns each with its field and overflow policy, in order.
 fn steps(args: Args<'_>) -> Result<Vec<(BitField, BitFieldOperation, OverflowPolicy)>, CommandError> {
     let (mut steps, mut overflow) = (Vec::new(), OverflowPolicy::Wrap);
     let mut options = OptionParser::new(args, 2);
@@ -191,8 +190,8 @@ pub(crate) fn bit_field(
                 reply.integer(old as i64);
                 continue;
             }
-            // As in Redis, a negative number that is written to an unsigned field is reinterpreted
-            // as unsigned.
+            // As in Redis, a negative number written to an unsigned field is reinterpreted as
+            // unsigned.
             BitFieldOperation::Set(number) if field.is_signed => i128::from(number),
             BitFieldOperation::Set(number) => i128::from(number as u64),
             BitFieldOperation::Add(number) => old + i128::from(number),

@@ -10,12 +10,11 @@ use crate::store::{CommandTransaction, WorkingMemory};
 const BAD_OFFSET: CommandError = CommandError::say("ERR bit offset is not an integer or out of range");
 const BAD_BIT: CommandError = CommandError::say("ERR bit is not an integer or out of range");
 
-/// Maximum length of a string in Redis, in bytes. Bits up to this length may be read, although
-/// strings of this server are shorter.
+/// Maximum string length in Redis, in bytes. Bits may be read up to this length, although this
+/// server's strings are shorter.
 const MOST_BYTES_OF_REDIS: usize = 512 << 20;
 
-/// Parses the index of a bit to be read. Returns the index of its byte and a mask that selects the
-/// bit.
+/// Parses the index of a bit to read. Returns the index of its byte and a mask for the bit.
 fn readable_place(text: &[u8]) -> Result<(usize, u8), CommandError> {
     let number = integer(text).map_err(|_| BAD_OFFSET)?;
     let number = u64::try_from(number).map_err(|_| BAD_OFFSET)?;
@@ -25,8 +24,7 @@ fn readable_place(text: &[u8]) -> Result<(usize, u8), CommandError> {
     Ok((byte.ok_or(BAD_OFFSET)?, 0x80 >> (number % 8)))
 }
 
-/// Parses the index of a bit to be written. Returns the index of its byte and a mask that selects
-/// the bit.
+/// Parses the index of a bit to write. Returns the index of its byte and a mask for the bit.
 fn place(text: &[u8]) -> Result<(usize, u8), CommandError> {
     let (byte, mask) = readable_place(text)?;
     fits(byte.saturating_add(1)).map_err(|_| BAD_OFFSET)?;
@@ -79,7 +77,7 @@ struct BitRange {
     end: u64,
 }
 
-/// The unit of the positions in a range.
+/// The unit of a range's positions.
 #[derive(Clone, Copy)]
 enum BitRangeUnit {
     Byte,
@@ -95,8 +93,8 @@ fn unit(word: Option<&[u8]>) -> Result<BitRangeUnit, CommandError> {
     }
 }
 
-/// Converts an inclusive range of positions to a range of bits. Negative positions count from the
-/// end of the string. Returns `None` if the range is empty.
+/// Converts an inclusive range of positions to a bit range. Negative positions count from the end
+/// of the string. Returns `None` if the range is empty.
 fn span(start: i64, end: i64, unit: BitRangeUnit, bytes: usize) -> Option<BitRange> {
     let width = match unit {
         BitRangeUnit::Byte => 8,
@@ -117,9 +115,8 @@ fn span(start: i64, end: i64, unit: BitRangeUnit, bytes: usize) -> Option<BitRan
     })
 }
 
-/// Calls `each` with every byte of a range and the bit index at which the byte begins. Stops when
-/// `each` returns a value, and returns this value. Bits of the bytes that are outside of the range
-/// are replaced by `filler`.
+/// Calls `each` with every byte of a range and the index of its first bit, until `each` returns a
+/// value, and returns that value. Bits outside the range are replaced by `filler`.
 fn bytes_of<T>(
     text: &[u8],
     span: BitRange,
@@ -149,7 +146,7 @@ pub(crate) fn bit_count(
     args: Args<'_>,
     reply: &mut ReplyWriter<'_>,
 ) -> CommandResult {
-    // As in Redis, an invalid range is reported as an error only if the string exists.
+    // As in Redis, an invalid range is an error only if the string exists.
     let Some(text) = transaction.text(args.at(1))? else {
         reply.integer(0);
         return Ok(());
@@ -157,8 +154,7 @@ pub(crate) fn bit_count(
     let (start, end, unit) = match args.len() {
         2 => (0, -1, BitRangeUnit::Byte),
         4 | 5 => match (integer(args.at(2))?, integer(args.at(3))?) {
-            // The range is empty whatever its unit is. As in Redis, the unit is not parsed in this
-            // case.
+            // The range is empty in any unit. As in Redis, the unit is not parsed in this case.
             (start, end) if start < 0 && end < 0 && start > end => (start, end, BitRangeUnit::Byte),
             (start, end) => (start, end, unit(args.get(4))?),
         },
@@ -185,9 +181,9 @@ pub(crate) fn bit_pos(
         1 => true,
         _ => return Err(CommandError::say("ERR The bit argument must be 1 or 0.")),
     };
-    // As in Redis, an invalid range is reported as an error only if the string exists.
+    // As in Redis, an invalid range is an error only if the string exists.
     let Some(text) = transaction.text(args.at(1))? else {
-        // If the string does not exist, it is treated as an infinite sequence of zero bits.
+        // A nonexistent string counts as an infinite sequence of zero bits.
         reply.integer(if wanted { -1 } else { 0 });
         return Ok(());
     };
@@ -211,7 +207,7 @@ pub(crate) fn bit_pos(
     });
     reply.integer(match found {
         Some(at) => at as i64,
-        // If the command names no end, the string is treated as being followed by zero bits.
+        // Unless the command names an end, zero bits follow the string.
         None if !wanted && end.is_none() => text.len() as i64 * 8,
         None => -1,
     });
@@ -236,8 +232,7 @@ pub(crate) fn bit_op(
         _ => return Err(CommandError::SYNTAX),
     };
     let key = name(args.at(2))?;
-    // Read one source at a time, so that a string that is named several times is in memory only
-    // once.
+    // Read one source at a time, so that a string named several times is in memory only once.
     let mut made = Vec::new();
     let store = transaction.store;
     let mut _working = WorkingMemory::new(store);
@@ -245,7 +240,7 @@ pub(crate) fn bit_op(
         let source = transaction.text(source)?;
         let bytes = source.as_deref().unwrap_or_default();
         if bytes.len() > made.len() {
-            // Charge the memory of the new result before releasing the charge of the previous one.
+            // Charge the new result's memory before releasing the previous result's charge.
             _working = room_to_grow(store, bytes.len())?;
         }
         if index == 0 {
@@ -271,7 +266,7 @@ pub(crate) fn bit_op(
     Ok(())
 }
 
-/// Maximum size of the table that LCS computes, in cells of four bytes.
+/// Maximum size of LCS's table in cells of four bytes.
 const MOST_CELLS: usize = 64 << 20;
 
 pub(crate) fn lcs(
@@ -347,15 +342,15 @@ pub(crate) fn lcs(
     Ok(())
 }
 
-/// A substring that two strings have in common, with its position in each of them.
+/// A common substring of two strings, with its position in each.
 struct SubstringMatch {
     one: usize,
     other: usize,
     length: usize,
 }
 
-/// The longest common subsequence of two strings, and the common substrings of which it consists,
-/// the last one first.
+/// The longest common subsequence of two strings, and the common substrings that form it, last one
+/// first.
 struct CommonSubsequence {
     text: Vec<u8>,
     matches: Vec<SubstringMatch>,

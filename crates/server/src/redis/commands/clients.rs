@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The flag that CLIENT LIST shows for a connection that has no other flag.
+/// The flag that CLIENT LIST shows for a connection without any other flag.
 const NO_FLAG: &str = "N";
 
 const HELP: [&str; 17] = [
@@ -114,7 +114,7 @@ pub(crate) fn client(
     Ok(())
 }
 
-/// Formats the properties of a connection as a line of CLIENT LIST.
+/// Formats a connection's properties as a line of CLIENT LIST.
 pub(crate) fn line(client: &ClientHandle) -> String {
     let age_ms = client.age_ms();
     let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
@@ -138,8 +138,8 @@ pub(crate) fn line(client: &ClientHandle) -> String {
     let unread = load.unread.load(Ordering::Relaxed);
     let output = load.output.load(Ordering::Relaxed);
     let library = client.library.lock().clone();
-    // After MULTI, all memory besides the buffers is counted as the transaction's; otherwise it is
-    // counted as that of arguments and watched keys.
+    // After MULTI, all memory besides the buffers counts as the transaction's; otherwise it counts
+    // as that of arguments and watched keys.
     let (held, has_begun) = (load.queued.load(Ordering::Relaxed), queued >= 0);
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} \
@@ -173,7 +173,7 @@ fn redis_clients(session: &RedisSession) -> Vec<Arc<ClientHandle>> {
     all
 }
 
-/// Returns whether a TYPE argument selects any connections. All connections have the type `normal`.
+/// Returns whether a TYPE argument selects any connections, all of which have the type `normal`.
 fn means_normal(word: &[u8]) -> Result<bool, CommandError> {
     if is(word, "normal") {
         return Ok(true);
@@ -343,7 +343,7 @@ fn kill(session: &mut RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>)
         if is_itself && victims.skips_itself {
             continue;
         }
-        // This connection is closed after its reply has been sent.
+        // Close this connection after sending its reply.
         if is_itself {
             session.is_ending = true;
         } else {

@@ -64,14 +64,13 @@ pub(crate) fn auth(session: &mut RedisSession, args: Args<'_>, reply: &mut Reply
 
 pub(crate) struct HelloRequest<'a> {
     pub(crate) version: RespVersion,
-    /// The name and the password of the user, if the client authenticates with this command.
+    /// The user name and password, if the client authenticates with this command.
     pub(crate) login: Option<(&'a [u8], &'a [u8])>,
     pub(crate) name: Option<&'a [u8]>,
 }
 
 impl<'a> HelloRequest<'a> {
-    /// Parses the arguments of HELLO. `now` is the protocol version that the connection uses at
-    /// present.
+    /// Parses the arguments of HELLO. `now` is the connection's current protocol version.
     pub(crate) fn read(args: Args<'a>, now: RespVersion) -> Result<HelloRequest<'a>, CommandError> {
         let mut version = now;
         if let Some(text) = args.get(1) {
@@ -103,7 +102,7 @@ impl<'a> HelloRequest<'a> {
         Ok(HelloRequest { version, login, name })
     }
 
-    /// Returns an error if the client has not authenticated. `is_known` tells whether it has.
+    /// Returns an error unless the client has authenticated, which `is_known` tells.
     pub(crate) fn check(&self, is_known: bool) -> CommandResult {
         if is_known {
             return Ok(());
@@ -114,8 +113,8 @@ impl<'a> HelloRequest<'a> {
         ))
     }
 
-    /// Writes the reply to HELLO in the requested protocol version, and makes CLIENT LIST show this
-    /// version.
+    /// Writes the reply to HELLO in the requested protocol version, and updates the version in
+    /// CLIENT LIST.
     pub(crate) fn reply(&self, client: &ClientHandle, reply: &mut ReplyWriter<'_>) {
         let number = if self.version == RespVersion::Three { 3 } else { 2 };
         client.version.store(number, Ordering::Relaxed);
@@ -192,15 +191,14 @@ pub(crate) fn reset(
     Ok(())
 }
 
-/// Releases the resources that a session has acquired: its transaction, and the keys that it
-/// watches.
+/// Ends everything that a session has started: its transaction, and the watches on keys.
 pub(crate) fn forget(session: &mut RedisSession) {
     session.multi.end(&session.shared.store);
     session.interactive = None;
     session.client.queued.store(-1, Ordering::Relaxed);
 }
 
-/// Returns an error if a client name contains characters that would make a line of CLIENT LIST
+/// Returns an error if a client name contains characters that would make a CLIENT LIST line
 /// ambiguous.
 pub(crate) fn check_name(name: &[u8]) -> CommandResult {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {

@@ -45,7 +45,7 @@ pub(crate) fn type_of(
     Ok(())
 }
 
-/// The value of a key, copied so that it does not borrow the transaction.
+/// A key's value, copied so that it does not borrow the transaction.
 enum OwnedTypedValue {
     Text(Vec<u8>, u64),
     Collection(CollectionHeader),
@@ -73,9 +73,9 @@ fn move_to(
     match held {
         OwnedTypedValue::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
         OwnedTypedValue::Collection(mut collection) => {
-            // The elements stay where they are, because they are stored under the collection's
-            // number. Only the mark and the expiry index must refer to the new key, from which the
-            // reaper finds the collection when it expires.
+            // The elements stay in place, because they are stored under the collection's number.
+            // Only the mark and the expiry index entry must refer to the new key; the reaper uses
+            // the latter to find the collection when it expires.
             let expires_ms = collection.expires_ms;
             transaction.unmark(from, collection.number);
             transaction.mark(to, collection.number);
@@ -146,7 +146,7 @@ pub(crate) fn copy(
     Ok(())
 }
 
-/// Returns whether a COPY command has a target database other than `here`. Returns false if its
+/// Returns whether a COPY command targets a database other than `here`. Returns false if its
 /// arguments are invalid, because COPY itself reports the error.
 pub(crate) fn copies_beyond(args: Args<'_>, here: u8) -> bool {
     let mut options = OptionParser::new(args, 3);
@@ -269,7 +269,7 @@ fn copy_elements(
     Ok(())
 }
 
-/// Parses the number of a database, which must be from 0 to 15.
+/// Parses a database number from 0 to 15.
 pub(crate) fn database(text: &[u8]) -> Result<u8, CommandError> {
     let number = integer(text)?;
     let number = u8::try_from(number).ok().filter(|&number| number < DATABASES);

@@ -1,4 +1,4 @@
-//! The LATENCY command: slow events, and latency histograms of commands.
+//! The LATENCY command, which reports slow events and commands' latency histograms.
 
 use crate::error::{CommandError, CommandResult};
 use crate::observe::latency::{LatencyHistory, LatencySample};
@@ -84,8 +84,8 @@ fn event(shared: &StoreContext, name: &[u8]) -> Option<LatencyHistory> {
     found.map(|(_, event)| event)
 }
 
-/// Writes the latency histograms of all commands that were called, or of the commands named in the
-/// arguments. The name of a command also selects its subcommands.
+/// Writes the latency histograms of the commands named in the arguments, or of all commands that
+/// were called. A command's name also selects its subcommands.
 fn histogram(shared: &StoreContext, args: Args<'_>, reply: &mut ReplyWriter<'_>) {
     let is_wanted = |name: &str| {
         args.len() == 2
@@ -117,8 +117,8 @@ fn histogram(shared: &StoreContext, args: Args<'_>, reply: &mut ReplyWriter<'_>)
     }
 }
 
-/// Formats the samples of an event as a bar chart, from oldest to newest. Each bar shows the
-/// duration and the age of a sample.
+/// Formats an event's samples as a bar chart, from oldest to newest. Each bar shows a sample's
+/// duration and age.
 fn graph(event: &LatencyHistory, now_s: u64) -> String {
     const WIDTH: u64 = 40;
     let most = event
@@ -139,7 +139,7 @@ fn graph(event: &LatencyHistory, now_s: u64) -> String {
     text
 }
 
-/// Returns a description of the slow events, with advice.
+/// Describes the slow events and gives advice.
 fn doctor(shared: &StoreContext) -> String {
     let threshold = shared.latencies.threshold_ms.load(Ordering::Relaxed);
     if threshold == 0 {

@@ -1,4 +1,4 @@
-//! The commands MONITOR and SHUTDOWN, and the redaction of secrets in commands that are displayed.
+//! The commands MONITOR and SHUTDOWN, and the redaction of secrets in displayed commands.
 
 use crate::error::{CommandError, CommandResult};
 use crate::net::wait_hooks;
@@ -11,10 +11,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The text that MONITOR and SLOWLOG show in place of a password.
+/// The text that MONITOR and SLOWLOG show instead of a password.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// Returns the indexes of the arguments that are secrets or may be secrets.
+/// Returns the indexes of the arguments that are, or may be, secrets.
 fn secrets(command: &CommandSpec, args: Args<'_>) -> Range<usize> {
     match command.name {
         "auth" => 1..args.len(),
@@ -33,7 +33,7 @@ fn secrets(command: &CommandSpec, args: Args<'_>) -> Range<usize> {
     }
 }
 
-/// Returns the name and the arguments of a command, with secrets replaced by a placeholder.
+/// Returns a command's name and arguments, with secrets redacted.
 pub(crate) fn words<'a>(
     command: &CommandSpec,
     args: Args<'a>,
@@ -72,7 +72,7 @@ pub(crate) fn monitor(
     Ok(())
 }
 
-/// Writes the output of MONITOR that the connection has not received yet.
+/// Writes the MONITOR output that the connection has not received yet.
 pub(super) fn show_rest(session: &RedisSession, reply: &mut ReplyWriter<'_>) {
     let mut lines = Vec::new();
     if let Some(feed) = &session.feed {

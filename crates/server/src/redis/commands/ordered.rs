@@ -10,7 +10,7 @@ use crate::store::model::{RecordBytes, TypedValue};
 use crate::store::{CommandTransaction, WalkDirection};
 use std::borrow::Cow;
 
-/// Maximum number of keys that RANGE returns by default.
+/// Maximum number of keys that RANGE returns unless the client sets a limit.
 const USUAL: i64 = 1000;
 
 /// One end of a range of keys, in the syntax of ZRANGEBYLEX: `-`, `+`, `[key` or `(key`.
@@ -37,7 +37,7 @@ fn behind(database: u8, key: &[u8]) -> InnerKey {
     inner
 }
 
-/// Returns the range of record keys between two ends.
+/// Returns the record keys between two ends.
 fn bounds(database: u8, low: &[u8], high: &[u8]) -> Result<(InnerKey, InnerKey), CommandError> {
     let (first, last) = format::records(database);
     let low = match end(low)? {
@@ -92,7 +92,7 @@ fn walk(
         true => transaction.scan(start, end, direction),
         false => transaction.scan_keys(start, end, direction),
     };
-    // As with ZRANGE, a negative limit means that the number of keys is not limited.
+    // As with ZRANGE, a negative limit means no limit.
     while most < 0 || (count as i64) < most {
         let Some((key, value)) = scan.next()? else {
             break;
@@ -145,8 +145,7 @@ pub(crate) fn rev_range(
 }
 
 /// Deletes a range of keys with a single range deletion. If the database may contain collections,
-/// deletes the keys individually instead, because the elements of each collection must be deleted
-/// too.
+/// deletes the keys one by one instead, because each collection's elements must be deleted, too.
 pub(crate) fn del_range(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,

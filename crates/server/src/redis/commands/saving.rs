@@ -1,5 +1,5 @@
-//! The commands BGSAVE, SAVE and LASTSAVE. They write backups into the directory that
-//! `--backup-dir` or `CONFIG SET dir` names.
+//! The commands BGSAVE, SAVE and LASTSAVE. They write backups to the directory given with
+//! `--backup-dir` or `CONFIG SET dir`.
 
 use crate::error::{CommandError, CommandResult};
 use crate::net::wait_hooks;
@@ -32,7 +32,7 @@ pub(crate) fn bgsave(
     let turn = BackupManager::begin(&session.shared)?;
     std::thread::Builder::new()
         .name("alluvium-save".to_owned())
-        // Ignore the result here, because `run` stores and logs the outcome.
+        // Ignore the result, because `run` stores and logs the outcome.
         .spawn(move || drop(turn.run()))
         .map_err(|error| {
             CommandError::Refused(Cow::Owned(format!(

@@ -1,10 +1,9 @@
 //! Commands that iterate over all keys, or over the elements of hashes, sets and sorted sets.
 //!
-//! Keys are iterated in byte order, or in the order of their hashes if keys are hashed. Elements
-//! are iterated in the order of their hashes. Concurrent writes do not change these orders, so a
-//! scan returns everything that exists during the whole scan. The cursor of a scan over elements is
-//! the hash at which the scan continues. The cursor of a scan over keys is a number that stands for
-//! a key (`store/cursors.rs`).
+//! Keys are iterated in byte order or, if they are hashed, in hash order. Elements are iterated in
+//! hash order. Concurrent writes do not change these orders, so a scan returns everything that
+//! exists throughout the scan. A cursor over elements is the hash at which the scan continues. A
+//! cursor over keys is a number that stands for a key (`store/cursors.rs`).
 
 use crate::access::glob;
 use crate::error::{CommandError, CommandResult};
@@ -17,7 +16,7 @@ use crate::store::model::{RecordBytes, StringValue, TypedValue};
 use crate::store::{CommandTransaction, OwnedPair, WalkDirection};
 use alluvium::{Iter, Snapshot, UnorderedScan};
 
-/// The options MATCH, COUNT and TYPE of a scan.
+/// The MATCH, COUNT and TYPE options of a scan.
 pub(super) struct ScanOptions<'a> {
     pub(crate) pattern: Option<&'a [u8]>,
     pub(crate) count: usize,
@@ -25,7 +24,7 @@ pub(super) struct ScanOptions<'a> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Parses the options of a scan, which begin with the argument at index `at`.
+    /// Parses the scan options, which begin with the argument at index `at`.
     pub(crate) fn new(args: Args<'a>, at: usize) -> Result<ScanOptions<'a>, CommandError> {
         let mut wish = ScanOptions {
             pattern: None,
@@ -60,7 +59,7 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-/// When the reply reaches this size in bytes, a scan returns fewer than COUNT elements.
+/// Reply size in bytes beyond which a scan returns fewer than COUNT elements.
 const MOST_BYTES: usize = 1 << 20;
 
 /// Parses a cursor, which must be a decimal number without a sign.
@@ -72,15 +71,15 @@ pub(crate) fn cursor(text: &[u8]) -> Result<u64, CommandError> {
         .ok_or(CommandError::say("ERR invalid cursor"))
 }
 
-/// Writes the beginning of a scan's reply: the cursor, and the number of elements that follow.
+/// Writes the beginning of a scan's reply: the cursor, and the number of elements after it.
 pub(crate) fn begin(reply: &mut ReplyWriter<'_>, cursor: u64, count: usize) {
     reply.array(2);
     reply.bulk(cursor.to_string().as_bytes());
     reply.array(count);
 }
 
-/// Returns the range of record keys that contains all keys matching a pattern. The range is
-/// narrowed by the literal prefix of the pattern.
+/// Returns the range of record keys that a pattern can match. The pattern's literal prefix narrows
+/// the range.
 fn bounds(database: u8, pattern: Option<&[u8]>) -> (InnerKey, InnerKey) {
     let (mut start, mut end) = format::records(database);
     let prefix = pattern.map_or(&[][..], glob::literal_prefix);
@@ -134,13 +133,13 @@ pub(crate) fn scan(
     Ok(())
 }
 
-/// Returns the shortest key that is greater than `last` and not greater than `next`.
+/// Returns the shortest key greater than `last` and not greater than `next`.
 fn separator<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
     let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
     &next[..next.len().min(common + 1)]
 }
 
-/// Maximum number of keys of a scan that are looked up together.
+/// Maximum number of a scan's keys in one lookup.
 const LOOKED_UP: usize = 256;
 
 /// Executes SCAN over hashed keys. Looks up each key again, because the iterator may read an old
@@ -171,7 +170,7 @@ fn scan_hashed(
 }
 
 /// Executes SCAN over hashed keys in a client's transaction. Returns all keys in one reply, because
-/// keys that the transaction has written have no position in the hash order.
+/// the keys that the transaction has written have no position in the hash order.
 fn scan_all_hashed(
     transaction: &CommandTransaction<'_>,
     wish: &ScanOptions<'_>,
@@ -190,9 +189,9 @@ fn scan_all_hashed(
     Ok(())
 }
 
-/// Decodes a record from an iteration in which long values may be replaced by empty ones. An empty
-/// value stands for the long record of a string: the records of collections are short, and the
-/// store does not return expired records. Returns `None` if the record has expired.
+/// Decodes a record from an iteration that may replace long values by empty ones. An empty value
+/// stands for a string's long record, because collections have short records and the store does not
+/// return expired records. Returns `None` if the record has expired.
 pub(crate) fn read(value: &[u8], now_ms: u64) -> Result<Option<TypedValue<'_>>, CommandError> {
     if value.is_empty() {
         return Ok(Some(TypedValue::Text(StringValue::of(value, 0))));
@@ -200,7 +199,7 @@ pub(crate) fn read(value: &[u8], now_ms: u64) -> Result<Option<TypedValue<'_>>, 
     Ok(TypedValue::read(RecordBytes::Borrowed(value), now_ms)?)
 }
 
-/// Calls `each` with every existing key that may match a pattern. Stops when `each` requests it.
+/// Calls `each` with every existing key that may match a pattern, until `each` asks to stop.
 fn each_key(
     transaction: &CommandTransaction<'_>,
     pattern: Option<&[u8]>,
@@ -243,7 +242,7 @@ pub(crate) fn keys(
         listed.iter().for_each(|key| reply.bulk(key));
         return Ok(());
     }
-    // The reply must begin with the number of keys. If the keys do not fit into a page, they are
+    // The reply must begin with the number of keys. Keys that do not fit into a page are therefore
     // iterated twice: once to count them, and once to send them.
     let snapshot = transaction.store.db.snapshot();
     let mut keys = MatchingKeys::new(transaction, pattern, &snapshot);
@@ -267,17 +266,17 @@ pub(crate) fn keys(
     Ok(())
 }
 
-/// An iterator over the keys of a snapshot that match a pattern.
+/// An iterator over a snapshot's keys that match a pattern.
 struct MatchingKeys {
     pattern: Vec<u8>,
     now_ms: u64,
     walk: SnapshotRecordIter,
 }
 
-/// An iterator over the records of a database in a snapshot.
+/// An iterator over a database's records in a snapshot.
 enum SnapshotRecordIter {
     Ordered(Box<Iter>),
-    /// Hashed records, or `None` if no hashed record was ever written to the database.
+    /// Hashed records, or `None` if no hashed record has ever been written to the database.
     Hashed(Option<Box<UnorderedScan>>),
 }
 
@@ -299,7 +298,7 @@ impl MatchingKeys {
         }
     }
 
-    /// Calls `each` with the next key. Returns false if there are no more keys.
+    /// Calls `each` with the next key. Returns false if there is none.
     fn next(&mut self, each: impl FnOnce(&[u8])) -> Result<bool, CommandError> {
         let _may_wait = wait_hooks::may_wait();
         let now_ms = self.now_ms;
@@ -330,7 +329,7 @@ impl MatchingKeys {
     }
 }
 
-/// The keys of a KEYS reply that are still to be sent, after all keys have been counted.
+/// The rest of a KEYS reply, after all keys have been counted.
 struct RestOfKeys {
     keys: MatchingKeys,
     left: usize,
@@ -347,8 +346,8 @@ impl ReplyTail for RestOfKeys {
                 return Ok(ReplyProgress::More);
             }
             let last = &mut self.last;
-            // If a key has expired since the keys were counted, there are fewer keys than the reply
-            // has announced. Repeat the last key in place of each missing one.
+            // If keys have expired since they were counted, there are fewer than the reply has
+            // announced. Repeat the last key in place of each missing one.
             self.keys.next(|key| {
                 last.clear();
                 last.extend_from_slice(key);
@@ -374,7 +373,7 @@ pub(crate) fn size(
     Ok(())
 }
 
-/// If a database has at most this number of keys, RANDOMKEY selects uniformly from all of them.
+/// Maximum number of keys in a database for which RANDOMKEY selects uniformly from all of them.
 const DRAWN_FROM: usize = 512;
 
 pub(crate) fn random_key(
@@ -402,7 +401,8 @@ pub(crate) fn random_key(
     Ok(())
 }
 
-/// Returns a random position between two keys, interpolating as if keys were uniformly distributed.
+/// Returns a random position between two keys by interpolation, as if keys were uniformly
+/// distributed.
 pub(super) fn place_between(database: u8, first: &[u8], last: &[u8]) -> InnerKey {
     let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
     let part = |key: &[u8]| {
@@ -415,8 +415,7 @@ pub(super) fn place_between(database: u8, first: &[u8], last: &[u8]) -> InnerKey
     from
 }
 
-/// Returns the first key that follows a random position in the database. Returns `None` if no key
-/// follows.
+/// Returns the first key after a random position in the database, or `None` if there is none.
 fn drawn(transaction: &mut CommandTransaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>, CommandError> {
     if transaction.store.records.are_hashed() {
         let mut random = [0; 16];
@@ -442,9 +441,9 @@ fn drawn(transaction: &mut CommandTransaction<'_>, first: &[u8]) -> Result<Optio
     Ok(None)
 }
 
-/// Returns about `count` elements in hash order from a range, and the hash at which the scan
-/// continues, or 0 if the range has ended. Elements with equal hashes are never separated, so there
-/// may be more elements than requested; there are fewer if they are long.
+/// Returns about `count` elements of a range in hash order, and the hash at which the scan
+/// continues, or 0 at the end of the range. There may be more elements than requested, because
+/// elements with equal hashes are never separated, and fewer if they are long.
 pub(super) fn some_elements(
     transaction: &CommandTransaction<'_>,
     (start, end): (InnerKey, InnerKey),
@@ -466,14 +465,14 @@ pub(super) fn some_elements(
     Ok((0, found))
 }
 
-/// Formats a score for replies in which scores are not sent as floating-point numbers.
+/// Formats a score for replies that do not send scores as floating-point numbers.
 pub(crate) fn score_text(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     number::write_double(&mut text, score);
     text
 }
 
-/// Formats a score for ZSCAN. Integers are written with all their digits.
+/// Formats a score for ZSCAN, writing integers with all their digits.
 pub(super) fn scanned_score(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     if score.trunc() == score && score.abs() <= LARGEST_PLAIN {
@@ -484,5 +483,5 @@ pub(super) fn scanned_score(score: f64) -> Vec<u8> {
     text
 }
 
-/// The largest absolute value for which Redis writes an integral score with all its digits.
+/// The largest absolute value at which Redis still writes an integral score with all its digits.
 const LARGEST_PLAIN: f64 = (i64::MAX / 2) as f64;

@@ -1,5 +1,5 @@
-//! Unions, intersections and differences of sets, computed in pages. All sets are sorted by the
-//! hashes of their members, so each page can begin where the previous one has ended.
+//! Unions, intersections and differences of sets, computed page by page. All sets are sorted by
+//! their members' hashes, so each page can begin where the previous one ended.
 
 use crate::error::CommandError;
 use crate::net::wait_hooks;
@@ -10,7 +10,7 @@ use crate::store::model::format::{self, InnerKey};
 use crate::store::{CommandTransaction, ServerStore, WalkDirection};
 use alluvium::{Keyspace, Snapshot};
 
-/// Maximum number of members per page, which are looked up together in the other sets.
+/// Maximum number of members per page, which share one lookup in the other sets.
 const AT_ONCE: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub(crate) enum SetOperation {
     Difference,
 }
 
-/// A view of the store from which sets are read: a transaction or a snapshot.
+/// A transaction or a snapshot from which sets are read.
 pub(crate) trait SetSource {
-    /// Calls `next` with the keys of a range, in order, until it returns false.
+    /// Calls `next` with the keys of a range in order until it returns false.
     fn keys(
         &self,
         range: (InnerKey, InnerKey),
@@ -79,29 +79,27 @@ impl SetSource for SetSnapshot {
     }
 }
 
-/// The state of a set operation that is computed in pages.
+/// The state of a set operation that is computed page by page.
 #[derive(Clone, Debug)]
 pub(super) struct SetOperationState {
     sum: SetOperation,
     database: u8,
     sets: Vec<CollectionHeader>,
-    /// The position at which the next page begins. It is the part of an element key that follows
-    /// the collection number.
+    /// Start of the next page: the part of an element key after the collection number.
     from: Vec<u8>,
     is_over: bool,
 }
 
-/// A page of members. Each is represented by the part of its element key that follows the
-/// collection number.
+/// A page of members, each represented by the part of its element key after the collection number.
 type MemberPage = Vec<Vec<u8>>;
 
-/// Returns the member contained in the part of an element key that follows the collection number.
+/// Extracts the member from the part of an element key after the collection number.
 pub(crate) fn member(part: &[u8]) -> &[u8] {
     part.get(size_of::<u64>()..).unwrap_or_default()
 }
 
 impl SetOperationState {
-    /// Creates an operation on sets. Sets that do not exist are treated as empty.
+    /// Creates an operation on sets, in which nonexistent sets count as empty.
     pub(crate) fn new(
         sum: SetOperation,
         database: u8,
@@ -115,8 +113,8 @@ impl SetOperationState {
         };
         let mut sets: Vec<CollectionHeader> = sets.iter().flatten().copied().collect();
         if sum == SetOperation::Intersection {
-            // The members of the first set are read and looked up in the other sets, so begin with
-            // the smallest set.
+            // The first set's members are read and looked up in the other sets, so begin with the
+            // smallest set.
             sets.sort_by_key(|set| set.count);
         }
         SetOperationState {
@@ -128,7 +126,7 @@ impl SetOperationState {
         }
     }
 
-    /// Returns the next page of members, or `None` if there are no more pages. A page may be empty.
+    /// Returns the next page of members, or `None` after the last page. A page may be empty.
     pub(super) fn next_page(&mut self, source: &impl SetSource) -> Result<Option<MemberPage>, CommandError> {
         if self.is_over {
             return Ok(None);
@@ -156,8 +154,8 @@ impl SetOperationState {
         Ok(page)
     }
 
-    /// Sets the position to the smallest one after the member `last`, which is `last` followed by a
-    /// zero byte.
+    /// Advances the position just past the member `last`, that is, to `last` followed by a zero
+    /// byte.
     fn go_on_behind(&mut self, last: &[u8]) {
         self.from.clear();
         self.from.extend_from_slice(last);
@@ -167,7 +165,7 @@ impl SetOperationState {
     fn union_page(&mut self, source: &impl SetSource) -> Result<MemberPage, CommandError> {
         let mut all = MemberPage::new();
         // The pages read from the sets are complete only up to the smallest of their last members.
-        // Members beyond it belong to a later page.
+        // Members after it belong to a later page.
         let mut known: Option<Vec<u8>> = None;
         for set in &self.sets {
             let page = self.some(source, set)?;
@@ -213,8 +211,7 @@ impl SetOperationState {
     }
 }
 
-/// The part of a set operation's reply that is still to be sent. The number of members has already
-/// been sent.
+/// The rest of a set operation's reply, after the number of members has been sent.
 struct SetOperationTail {
     data: Keyspace,
     db: alluvium::Db,

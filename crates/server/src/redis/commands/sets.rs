@@ -1,4 +1,4 @@
-//! Commands on sets. Each member of a set is stored as a separate key with an empty value.
+//! Commands on sets. Each member is stored under a key of its own, with an empty value.
 
 use super::draw;
 use super::hashes::random_count;
@@ -15,9 +15,8 @@ use smallvec::SmallVec;
 
 type MemberList = Vec<Vec<u8>>;
 
-/// Number of copies of a randomly selected member that are in memory (in this list, in the reply,
-/// and, if it is removed, in the transaction and its write batch), and overhead per member in
-/// bytes.
+/// Number of copies of a randomly selected member in memory (in this list, in the reply and, if it
+/// is removed, in the transaction and its write batch), and overhead per member in bytes.
 const COPIES: usize = 4;
 const PER_MEMBER: usize = 192;
 
@@ -41,7 +40,7 @@ fn has(
     Ok(transaction.get(&place)?.is_some())
 }
 
-/// Returns for each of some members whether the set contains it.
+/// Returns for each of these members whether the set contains it.
 fn which<'a>(
     transaction: &mut CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -65,7 +64,7 @@ fn add<'a>(
     let mut count = 0;
     for (index, place) in places.into_iter().enumerate() {
         let was_there = there.get(index) == Some(&true);
-        // If a member occurs twice in the command, count it only once.
+        // Count a member that occurs twice in the command only once.
         if !was_there && (is_one || transaction.own_value(&place).is_none()) {
             count += 1;
             transaction.put(place, Vec::new(), 0);
@@ -206,15 +205,15 @@ pub(crate) fn smove(
         Some(target) => target,
         None => transaction.new_collection(CollectionKind::Set)?,
     };
-    // Notify the watchers of the target only if the member was not in it before.
+    // Notify the target's watchers only if the member is new in it.
     if add(transaction, &mut target, std::iter::once(member))? > 0 {
         transaction.save(to, &target);
     }
     Ok(())
 }
 
-/// Selects up to `count` distinct random members. Returns them with the charge for their memory, or
-/// an error if they do not fit into a reply or into memory.
+/// Selects up to `count` distinct random members, and charges their memory. Fails if they do not
+/// fit into a reply or into memory.
 fn drawn<'s>(
     transaction: &CommandTransaction<'s>,
     set: &CollectionHeader,
@@ -236,7 +235,7 @@ fn drawn<'s>(
     Ok((members, working))
 }
 
-/// Parses a number that must not be negative.
+/// Parses a number and rejects negative ones.
 pub(crate) fn positive(text: &[u8]) -> Result<u64, CommandError> {
     const ERROR: CommandError = CommandError::say("ERR value is out of range, must be positive");
     let number = integer(text).map_err(|_| ERROR)?;
@@ -351,9 +350,9 @@ fn combination(
     Ok(SetOperationState::new(sum, transaction.database, &sets))
 }
 
-/// Writes the result of a set operation as the reply, which must begin with the number of members.
-/// If the members do not fit into a page, they are computed twice: once to count them, and once to
-/// send them.
+/// Replies with the result of a set operation. The reply must begin with the number of members, so
+/// members that do not fit into a page are computed twice: once to count them, and once to send
+/// them.
 fn show(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,

@@ -1,5 +1,5 @@
 //! The commands SORT and SORT_RO. They sort the elements of a list, a set or a sorted set, either
-//! by the elements themselves or by the values of other keys.
+//! by their own values or by the values of other keys.
 
 use super::lists;
 use crate::error::{CommandError, CommandResult};
@@ -12,7 +12,7 @@ use crate::store::{CommandTransaction, StagingWriter, WalkDirection, WorkingMemo
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
 
-/// Memory overhead of an element, in bytes: its entries in the lists of elements and sort keys, an
+/// Memory overhead of an element in bytes: its entries in the lists of elements and sort keys, an
 /// allocation, and its framing in the reply.
 const PER_ELEMENT: usize = 160;
 
@@ -23,19 +23,19 @@ enum SortAccess {
     OnlyReads,
 }
 
-/// A pattern of the option BY or GET.
+/// A pattern from a BY or GET option.
 #[derive(Clone, Copy)]
 enum SortPattern<'a> {
     /// The pattern `#`, which stands for the element itself.
     Element,
-    /// The value of a key or of a hash field. The name of the key is formed by inserting the
-    /// element between the two parts of the pattern.
+    /// The value of a key or of a hash field. Inserting the element between the two parts of the
+    /// pattern yields the key's name.
     Key {
         before: &'a [u8],
         behind: &'a [u8],
         field: Option<&'a [u8]>,
     },
-    /// A pattern that has no placeholder and therefore yields no value.
+    /// A pattern without a placeholder, which yields no value.
     Nothing,
 }
 
@@ -66,14 +66,13 @@ impl<'a> SortPattern<'a> {
 
 /// The parsed arguments of the command.
 struct SortRequest<'a> {
-    /// The pattern that determines the sort key, or `None` if elements are sorted by themselves.
+    /// The pattern that determines the sort key, or `None` to sort elements by their own values.
     by: Option<SortPattern<'a>>,
-    /// Whether the elements are not sorted at all.
+    /// Whether to return the elements unsorted.
     is_unsorted: bool,
     is_text: bool,
     is_backward: bool,
-    /// Number of elements to skip, and maximum number of elements to return. A negative maximum
-    /// means that there is no limit.
+    /// Number of elements to skip, and maximum number to return. A negative maximum means no limit.
     limit: (i64, i64),
     gets: Vec<SortPattern<'a>>,
     stored: Option<&'a [u8]>,
@@ -116,7 +115,7 @@ impl<'a> SortRequest<'a> {
         Ok(wish)
     }
 
-    /// Returns the range of indexes to return, given that there are `count` elements.
+    /// Returns the range of indexes to return out of `count` elements.
     fn window(&self, count: u64) -> Range<u64> {
         let start = u64::try_from(self.limit.0).unwrap_or(0).min(count);
         let end = match u64::try_from(self.limit.1) {
@@ -127,12 +126,13 @@ impl<'a> SortRequest<'a> {
     }
 }
 
-/// Returns the key in which a command stores its result, if it has this option.
+/// Returns the key in which a command stores its result, if any.
 pub(crate) fn stored_key<'a>(args: Args<'a>) -> Option<&'a [u8]> {
     SortRequest::read(args, SortAccess::Stores).ok()?.stored
 }
 
-/// Returns whether a command reads keys that are not among its arguments, because it has a pattern.
+/// Returns whether a command has a pattern and therefore reads keys that are not among its
+/// arguments.
 pub(crate) fn reads_other_keys(args: Args<'_>) -> bool {
     let is_key = |pattern: &SortPattern<'_>| matches!(pattern, SortPattern::Key { .. });
     SortRequest::read(args, SortAccess::Stores)
@@ -143,7 +143,7 @@ pub(crate) fn reads_other_keys(args: Args<'_>) -> bool {
 enum SortKey {
     Number(f64),
     Text(Option<Vec<u8>>),
-    /// The element is sorted by itself, as text.
+    /// The element's own text.
     Itself,
 }
 
@@ -156,8 +156,8 @@ impl SortKey {
     }
 }
 
-/// Compares two elements by their sort keys. If both have the same numeric sort key, compares the
-/// elements themselves.
+/// Compares two elements by their sort keys. Equal numeric sort keys are ordered by the elements'
+/// own bytes.
 fn compare((one, one_weight): &(Vec<u8>, SortKey), (other, other_weight): &(Vec<u8>, SortKey)) -> Ordering {
     match (one_weight, other_weight) {
         (SortKey::Number(one_number), SortKey::Number(other_number)) => one_number
@@ -169,7 +169,7 @@ fn compare((one, one_weight): &(Vec<u8>, SortKey), (other, other_weight): &(Vec<
     }
 }
 
-/// Returns the value of a pattern for each of some elements.
+/// Returns the pattern's value for each element.
 fn look_up(
     transaction: &CommandTransaction<'_>,
     pattern: &SortPattern<'_>,
@@ -213,7 +213,7 @@ fn look_up(
     Ok(found)
 }
 
-/// The elements to sort, and the charge for their memory.
+/// The elements to sort, and their memory charge.
 struct CollectedElements<'s> {
     elements: Vec<Vec<u8>>,
     working: WorkingMemory<'s>,
@@ -227,7 +227,7 @@ impl CollectedElements<'_> {
     }
 }
 
-/// Reads the elements in a range of indexes of a collection, in the order of the collection.
+/// Reads a collection's elements in a range of indexes, in collection order.
 fn gather<'s>(
     transaction: &CommandTransaction<'s>,
     collection: &CollectionHeader,
@@ -315,13 +315,13 @@ fn order(
     Ok(())
 }
 
-/// Returns the number of values that may be looked up together.
+/// Returns the maximum number of values to look up at a time.
 fn at_once(transaction: &CommandTransaction<'_>) -> usize {
     AT_ONCE.min(transaction.store.sizes.most())
 }
 
-/// For each element in order, calls `each` with the value of every GET pattern. Without GET
-/// patterns, calls it with the element.
+/// For each element in order, calls `each` with the value of every GET pattern or, without GET
+/// patterns, with the element.
 fn results(
     transaction: &CommandTransaction<'_>,
     gets: &[SortPattern<'_>],
@@ -359,7 +359,7 @@ fn results(
     Ok(())
 }
 
-/// Stores the values of the GET patterns as a list. Returns their number.
+/// Stores the values of the GET patterns as a list and returns their number.
 fn store(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -400,8 +400,8 @@ fn run(
     if let Some(collection) = &collection
         && (wish.is_unsorted && stored.is_some() && collection.kind == CollectionKind::Set)
     {
-        // Sort the elements of a set by themselves, because a set has no order in which they could
-        // be stored.
+        // A set has no order of its own. To store a reproducible list, sort the elements as text by
+        // their own values.
         (wish.is_unsorted, wish.is_text, wish.by) = (false, true, None);
     }
     let elements = match &collection {
@@ -428,7 +428,7 @@ fn run(
     finish(transaction, &wish, stored, &elements, reply)
 }
 
-/// Writes the result as the reply, or stores it if the command has this option.
+/// Writes the result as the reply or, with a STORE option, to a key.
 fn finish(
     transaction: &mut CommandTransaction<'_>,
     wish: &SortRequest<'_>,

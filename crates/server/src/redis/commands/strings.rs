@@ -1,4 +1,4 @@
-//! Commands on strings. A string is stored in the record of its key.
+//! Commands on strings, which are stored in their keys' records.
 
 use super::expiry::{ExpiryUnit, moment};
 use crate::error::{CommandError, CommandResult};
@@ -7,7 +7,7 @@ use crate::redis::args::{OptionParser, check_room, double, integer, is, name, wr
 use crate::redis::string_store::{StringStore, fits};
 use crate::store::model::TypedValue;
 
-/// A copy of a string that a command is going to change. It is empty if the key does not exist.
+/// A copy of a string to be changed. It is empty if the key does not exist.
 pub(super) struct StringUpdate<M> {
     pub(crate) text: Vec<u8>,
     pub(crate) expires_ms: u64,
@@ -15,8 +15,8 @@ pub(super) struct StringUpdate<M> {
     _working: M,
 }
 
-/// Copies the string stored under a key, and charges the memory for its new value. `grown` returns
-/// the new length of the string, given its old length.
+/// Copies the string stored under a key, and charges the memory for its new value. `grown` computes
+/// the string's new length from its old one.
 pub(super) fn to_change<T: StringStore>(
     transaction: &mut T,
     key: &[u8],
@@ -25,7 +25,7 @@ pub(super) fn to_change<T: StringStore>(
     let memory = transaction.memory();
     let old = transaction.text(key)?;
     let old_len = old.as_ref().map_or(0, |text| text.len());
-    // Charge the memory before the value is copied.
+    // Charge the memory before copying the value.
     let working = T::room_to_grow(memory, grown(old_len).max(old_len))?;
     Ok(StringUpdate {
         expires_ms: old.as_ref().map_or(0, |text| text.expires_ms),
@@ -194,7 +194,7 @@ pub(crate) fn pset_ex(
     set_until(transaction, args, reply, ExpiryUnit::InMilliseconds, "psetex")
 }
 
-/// A key, and the value that is assigned to it.
+/// A key and its new value.
 type StringAssignment<'a> = (&'a [u8], &'a [u8]);
 
 /// Returns the keys and values of MSET or MSETNX. Returns an error if a value is missing.

@@ -1,21 +1,19 @@
 //! The commands MULTI and EXEC. After MULTI, commands are queued. EXEC executes them as one batch,
-//! unless a watched key has been changed.
+//! unless a watched key has changed.
 //!
-//! EXEC locks all queued and watched keys, executes the commands one after another while it holds
-//! the locks, and commits one atomic batch. Unlike BEGIN (`interactive.rs`), it does not use a
-//! transaction of the store, for three reasons. First, the batch is already atomic, and while the
-//! locks are held no other client can write to the keys, so there is nothing to validate. Second,
-//! WATCH needs no validation either: it registers a flag, which every writer of a watched key sets
-//! while it holds the key's lock. EXEC checks the flag while it holds the same lock, however long
-//! ago the WATCH was. Third, replies are the same as in Redis: an EXEC without WATCH never fails
-//! because of other clients.
+//! EXEC locks all queued and watched keys, executes the commands one after another under these
+//! locks, and commits one atomic batch. Unlike BEGIN (`interactive.rs`), it does not use a store
+//! transaction, for three reasons. First, the batch is already atomic, and no other client can
+//! write to the locked keys, so there is nothing to validate. Second, WATCH needs no validation
+//! either: it registers a flag, which every writer of a watched key sets under the key's lock. EXEC
+//! checks the flag under the same lock, however long ago the WATCH was. Third, the replies match
+//! those of Redis: an EXEC without WATCH never fails because of other clients.
 //!
-//! With a transaction of the store, each EXEC would have to keep its read set in memory and
-//! validate it at the commit. On a conflict, EXEC would either have to execute the queue again,
-//! unknown to the client and with different replies, or return an error that Redis clients do not
-//! know. A transaction that began with WATCH would also retain old versions while the client is
-//! idle. It would not increase concurrency, because the locks determine the order of the commands
-//! of all clients anyway.
+//! With a store transaction, each EXEC would have to keep its read set in memory and validate it at
+//! the commit. On a conflict, it would either have to run the queue again, unknown to the client
+//! and with different replies, or return an error that Redis clients do not expect. A transaction
+//! started by WATCH would also retain old versions while the client is idle. Concurrency would not
+//! increase, because the locks order all clients' commands anyway.
 
 use super::keys;
 use crate::error::{CommandError, CommandResult};
@@ -31,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// A command that was queued after MULTI.
+/// A command queued after MULTI.
 struct QueuedCommand {
     command: &'static CommandSpec,
     bytes: Vec<u8>,
@@ -57,8 +55,7 @@ impl QueuedCommand {
     }
 }
 
-/// Approximate memory overhead of a watched key, in bytes, in this connection and in the table of
-/// watchers.
+/// Approximate memory overhead of a watched key in bytes, in this connection and the watcher table.
 const PER_WATCH: usize = 200;
 
 /// The MULTI and WATCH state of a connection.
@@ -67,10 +64,10 @@ pub(crate) struct MultiState {
     queue: Option<Vec<QueuedCommand>>,
     bytes: usize,
     has_failed: bool,
-    /// Whether EXEC is executing the queued commands at present.
+    /// Whether EXEC is currently executing the queued commands.
     pub(crate) is_executing: bool,
-    /// The watched keys and their databases, each with the key's expiry time or 0. The time is
-    /// needed because a key that expires changes without being written.
+    /// The watched keys and their databases, each with the key's expiry time or 0. A key that
+    /// expires changes without being written, so EXEC must check this time.
     watched: BTreeMap<(u8, Box<[u8]>), u64>,
     watched_bytes: usize,
     is_touched: Arc<AtomicBool>,
@@ -85,12 +82,12 @@ impl MultiState {
         self.queue.as_ref().map_or(0, Vec::len)
     }
 
-    /// Returns the memory used by the queue and the watched keys, in bytes.
+    /// Returns the memory used by the queue and the watched keys in bytes.
     pub(crate) fn held(&self) -> usize {
         self.bytes + self.watched_bytes
     }
 
-    /// Makes EXEC fail, because a command could not be queued. Has no effect without MULTI.
+    /// Makes EXEC fail because a command could not be queued. Has no effect outside MULTI.
     pub(crate) fn fail(&mut self) {
         self.has_failed |= self.is_begun();
     }
@@ -114,7 +111,7 @@ impl MultiState {
         Ok(())
     }
 
-    /// Ends MULTI and WATCH. Discards the queued commands and removes all watches.
+    /// Ends MULTI and WATCH: discards the queued commands and removes all watches.
     pub(crate) fn end(&mut self, store: &ServerStore) {
         self.queue = None;
         self.bytes = 0;
@@ -130,8 +127,8 @@ impl MultiState {
         self.is_touched.store(false, Ordering::Release);
     }
 
-    /// Returns whether a watched key has been changed or has expired. The caller must hold the
-    /// locks of all watched keys.
+    /// Returns whether a watched key has changed or expired. The caller must hold the locks of all
+    /// watched keys.
     fn is_stale(&self, now_ms: u64) -> bool {
         let is_gone = |&expires_ms: &u64| expires_ms != 0 && expires_ms <= now_ms;
         self.is_touched.load(Ordering::Acquire) || self.watched.values().any(is_gone)
@@ -199,7 +196,7 @@ pub(crate) fn watch(
                 .fetch_add(1, Ordering::Relaxed);
             return Err(CommandError::Refused(Cow::Owned(text)));
         }
-        // Register the watch before reading the key, so that a write in between is noticed.
+        // Register the watch before reading the key, so that no write in between goes unnoticed.
         let number = watch_locked(&store, database, key, &session.multi.is_touched);
         session.multi.watched_bytes += PER_WATCH + key.len();
         session.multi.watched.insert(place.clone(), 0);
@@ -211,15 +208,14 @@ pub(crate) fn watch(
     Ok(())
 }
 
-/// Registers a watch while holding the key's lock. Returns the stored number of the key's database.
+/// Registers a watch under the key's lock. Returns the stored number of the key's database.
 fn watch_locked(store: &ServerStore, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) -> u8 {
     loop {
         let number = store.databases.number_of(database);
         let mut wanted = KeyLockRequest::default();
         wanted.key(number, key, Mode::Shared);
         let _held = store.locks.lock(wanted);
-        // The database may have been swapped before the lock was acquired (S24); in that case,
-        // retry.
+        // If the database was swapped before the lock was acquired (S24), retry.
         if store.databases.number_of(database) == number {
             store.locks.watch(database, key, is_touched);
             return number;
@@ -269,8 +265,7 @@ fn execute(
     let held = loop {
         let numbers = store.databases.numbers();
         let held = store.locks.lock(wanted(session, queue, &numbers));
-        // Databases may have been swapped before the locks were acquired (S24); in that case,
-        // retry.
+        // If databases were swapped before the locks were acquired (S24), retry.
         if store.databases.numbers() == numbers {
             break held;
         }
@@ -283,8 +278,8 @@ fn execute(
         return Ok(());
     }
     let (mut output, mut working) = (Vec::new(), WorkingMemory::new(store));
-    // The memory of the queued commands is already charged, and most of the data that EXEC writes
-    // comes from these commands. Charge only the memory that exceeds it.
+    // The queued commands' memory is already charged, and they contain most of the data that EXEC
+    // writes. Charge only the excess.
     let (sent, mut charged) = (queue.iter().map(|queued| queued.bytes.len()).sum::<usize>(), 0);
     for queued in queue {
         let (command, args) = (queued.command, queued.args());
@@ -319,9 +314,9 @@ fn execute(
     Ok(())
 }
 
-/// Returns the set of locks for all queued and watched keys. `numbers` contains the stored number
-/// of each database. Keys that are only read are locked too, because all reads of a transaction
-/// must be consistent.
+/// Returns the locks for all queued and watched keys. `numbers` maps databases to stored numbers.
+/// Keys that are only read are locked, too, because a transaction's reads must be consistent with
+/// each other.
 fn wanted(session: &RedisSession, queue: &[QueuedCommand], numbers: &[u8]) -> KeyLockRequest {
     let number_of = |database: u8| numbers[usize::from(database)];
     let mut wanted = KeyLockRequest::default();

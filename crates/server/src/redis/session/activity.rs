@@ -1,4 +1,4 @@
-//! The times at which a connection executes requests, for latency statistics and CLIENT LIST.
+//! Records when a connection executes requests, for latency statistics and CLIENT LIST.
 
 use std::time::Instant;
 
@@ -9,18 +9,17 @@ pub(in crate::redis) struct SessionActivity {
     began: Option<Instant>,
     /// The end of the previous batch. It is cleared when the activity is published.
     ended: Option<Instant>,
-    /// Whether activity was published since the last call of [`SessionActivity::take_noted`].
+    /// Whether activity was published since the last call to [`SessionActivity::take_noted`].
     has_noted: bool,
 }
 
 impl SessionActivity {
-    /// Begins a batch and returns its start time. If the batch was suspended, returns its original
-    /// start time.
+    /// Begins a batch and returns its start time. A suspended batch keeps its original start time.
     pub(in crate::redis) fn begin(&mut self) -> Instant {
         *self.began.get_or_insert_with(Instant::now)
     }
 
-    /// Cancels the current batch, because its commands will be executed again in smaller batches.
+    /// Cancels the current batch, whose commands will run again in smaller batches.
     pub(in crate::redis) fn cancel(&mut self) {
         self.began = None;
     }
@@ -32,7 +31,7 @@ impl SessionActivity {
         now
     }
 
-    /// Notes that activity is being published, and returns the time of that activity.
+    /// Records that activity is being published, and returns the time of that activity.
     pub(super) fn note(&mut self) -> Instant {
         self.has_noted = true;
         self.ended.take().unwrap_or_else(Instant::now)

@@ -1,4 +1,4 @@
-//! The identity of a connection's user, and its authentication.
+//! The user of a connection, and the authentication of its client.
 
 use crate::access::{AclUser, ClientOrigin, LoginResult, UserRegistry};
 use std::sync::Arc;
@@ -10,13 +10,12 @@ pub(in crate::redis) struct SessionIdentity {
     pub(in crate::redis) is_authenticated: bool,
     pub(in crate::redis) user: Arc<AclUser>,
     failed_logins: u32,
-    /// The time at which the reply to a wrong password must be sent. The session takes it to delay
-    /// the reply.
+    /// When the delayed reply to a wrong password is due. The session takes this value.
     delay: Option<Duration>,
 }
 
 impl SessionIdentity {
-    /// Returns the identity of a new connection, which has the default user.
+    /// Returns the identity of a new connection, which belongs to the default user.
     pub(in crate::redis) fn new(access: &UserRegistry) -> SessionIdentity {
         SessionIdentity {
             is_authenticated: access.is_open(),
@@ -26,8 +25,8 @@ impl SessionIdentity {
         }
     }
 
-    /// Authenticates the client, which is connected from `peer`, and returns its user. If the
-    /// password is wrong, returns `None` and determines the time at which the reply must be sent.
+    /// Authenticates the client connected from `peer` and returns its user. If the password is
+    /// wrong, returns `None` and determines when the reply is due.
     pub(in crate::redis) fn check(
         &mut self,
         access: &UserRegistry,
@@ -43,8 +42,8 @@ impl SessionIdentity {
         }
     }
 
-    /// Returns the time at which the reply to the last command must be sent, if that command
-    /// contained a wrong password.
+    /// Returns when the reply to the last command is due, if that command contained a wrong
+    /// password.
     pub(super) fn take_delay(&mut self) -> Option<Duration> {
         self.delay.take()
     }

@@ -6,9 +6,9 @@ use crate::protocol::resp::{BadRequest, ParsedRequests, RequestLimits, RequestPa
 /// The parsed requests of a connection, and the state of its parser.
 pub(in crate::redis) struct RequestReader {
     parser: RequestParser,
-    /// The parsed requests, or `None` while they are being executed.
+    /// `None` while the requests are being executed.
     requests: Option<ParsedRequests>,
-    /// The parse error that follows these requests, if there is one.
+    /// The parse error after these requests, if any.
     error: Option<BadRequest>,
 }
 
@@ -23,18 +23,18 @@ impl Default for RequestReader {
 }
 
 impl RequestReader {
-    /// Removes the parsed requests in order to execute them.
+    /// Takes the parsed requests out for execution.
     pub(super) fn take(&mut self) -> ParsedRequests {
         self.requests.take().unwrap_or_default()
     }
 
-    /// Puts the parsed requests back after their execution.
+    /// Puts the parsed requests back after execution.
     pub(super) fn put_back(&mut self, requests: ParsedRequests) {
         debug_assert!(self.requests.is_none(), "requests are taken out once");
         self.requests = Some(requests);
     }
 
-    /// Parses requests from the input until there are `most` of them.
+    /// Parses input until there are `most` requests.
     pub(super) fn read(
         &mut self,
         input: &mut [u8],
@@ -45,18 +45,18 @@ impl RequestReader {
         self.error = self.parser.parse(input, requests, limits, most).err();
     }
 
-    /// Returns the parse error, if there is one. Called when the requests that precede the error
-    /// have been executed.
+    /// Takes the parse error, if any. To be called once the requests before the error have been
+    /// executed.
     pub(super) fn take_error(&mut self) -> Option<BadRequest> {
         self.error.take()
     }
 
-    /// Returns the size of the incomplete request in bytes, as far as it is known.
+    /// Returns the size of the incomplete request in bytes, as far as known.
     pub(super) fn announced(&self) -> usize {
         self.parser.announced()
     }
 
-    /// Skips the incomplete request, whose remaining bytes may arrive later. Returns whether
+    /// Skips the incomplete request, including its bytes that have not arrived yet. Returns whether
     /// further requests can be parsed after it.
     pub(in crate::redis) fn skip_begun(&mut self) -> bool {
         let mut requests = self.take();
@@ -72,7 +72,7 @@ impl RequestReader {
 }
 
 impl options::ServerLimits {
-    /// Returns the limits that the parser of the Redis protocol must enforce on each request.
+    /// Returns the limits that the Redis parser must enforce on each request.
     pub(crate) fn of_requests(&self) -> RequestLimits {
         RequestLimits {
             bytes: self.request,

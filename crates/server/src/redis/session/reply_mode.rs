@@ -4,13 +4,13 @@
 pub(in crate::redis) enum ReplyMode {
     On,
     Off,
-    /// The reply to the next command is suppressed.
+    /// Suppress the reply to the next command.
     SkipNext,
 }
 
 impl ReplyMode {
-    /// Discards the reply of a command if replies are suppressed. The reply begins at `start` in
-    /// the output, and `before` is the mode that was in force before the command.
+    /// Discards a command's reply, which begins at `start` in the output, if replies are
+    /// suppressed. `before` is the mode before the command.
     pub(in crate::redis) fn apply(&mut self, before: ReplyMode, output: &mut Vec<u8>, start: usize) {
         match before {
             // The reply to CLIENT REPLY ON is always sent.

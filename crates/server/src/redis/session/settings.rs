@@ -1,9 +1,9 @@
-//! Settings of a connection that its client chooses.
+//! The settings that a client chooses for its connection.
 
 use super::reply_mode::ReplyMode;
 use crate::protocol::resp::RespVersion;
 
-/// The settings that the client of a connection has chosen. RESET restores the defaults.
+/// The client's settings for its connection. RESET restores the defaults.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::redis) struct SessionSettings {
     /// The database selected with SELECT, from 0 to 15.

@@ -1,4 +1,4 @@
-//! The reasons why a connection suspends the execution of requests.
+//! The reasons why a connection suspends the execution of its requests.
 
 use super::{ExecutionFlow, RedisSession};
 use crate::protocol::resp::{ReplyProgress, ReplyTail, ReplyWriter};
@@ -7,35 +7,33 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Why the execution of request `next` is suspended. A session is suspended for only one reason at
-/// a time.
+/// Why the execution of request `next` is suspended. A session has at most one reason at a time.
 pub(super) enum Suspension {
-    /// The reply to a wrong password must not be sent yet.
+    /// The reply to a wrong password is delayed.
     LoginDelay {
         until: Duration,
         reply: Vec<u8>,
         next: usize,
     },
-    /// A pause by CLIENT PAUSE suspends the request. When execution resumes, the pause is checked
-    /// again.
+    /// CLIENT PAUSE is in force. The pause is checked again when execution resumes.
     ClientPause { next: usize },
-    /// A batch of `count` requests waits for a read. After the read, the batch may have a different
-    /// number of requests, because the permissions of the user may have changed in the meantime.
+    /// A batch of `count` requests waits for a read. The batch may have a different size
+    /// afterwards, because the user's permissions may have changed in the meantime.
     Read {
         awaited: Box<PendingRead>,
         next: usize,
         count: usize,
     },
-    /// The client has not yet received the part of a long reply that was written.
+    /// The client has not yet received the part of a long reply that has been written.
     PartialReply { tail: Box<dyn ReplyTail>, next: usize },
 }
 
-/// Where execution continues: the index of the next request, and, if it was suspended for a read,
-/// the number of requests in the batch and the result of the read.
+/// Where execution continues: the index of the next request and, after a suspension for a read, the
+/// number of requests in the batch and the read's result.
 pub(super) type ResumePoint = (usize, Option<(usize, ReadResult)>);
 
 impl RedisSession {
-    /// Returns where execution continues after a suspension, or why it must remain suspended.
+    /// Returns where execution continues after a suspension, or why it remains suspended.
     pub(super) fn resume(
         &mut self,
         output: &mut Vec<u8>,
@@ -81,7 +79,7 @@ impl RedisSession {
     }
 
     /// Writes the next part of a long reply. If the reply cannot be completed, closes the
-    /// connection, because the beginning of the reply has already been sent.
+    /// connection, because the client may already have received the beginning.
     fn write_part(
         &mut self,
         mut tail: Box<dyn ReplyTail>,
@@ -99,7 +97,7 @@ impl RedisSession {
         ExecutionFlow::PartialReply
     }
 
-    /// Suspends execution until the time at which the reply to a wrong password must be sent.
+    /// Suspends execution until the delayed reply to a wrong password is due.
     pub(super) fn delay(
         &mut self,
         until: Duration,
@@ -112,7 +110,7 @@ impl RedisSession {
         self.suspend(Suspension::LoginDelay { until, reply, next })
     }
 
-    /// Suspends execution until `resume` finds that the reason for the suspension no longer exists.
+    /// Suspends execution until `resume` finds that the reason is gone.
     pub(super) fn suspend(&mut self, suspension: Suspension) -> ExecutionFlow {
         assert!(
             self.suspension.is_none(),
@@ -122,7 +120,7 @@ impl RedisSession {
         ExecutionFlow::Wait
     }
 
-    /// Returns whether a long reply has been written only in part.
+    /// Returns whether a long reply has been written only partially.
     pub(super) fn is_in_reply(&self) -> bool {
         matches!(self.suspension, Some(Suspension::PartialReply { .. }))
     }

@@ -25,15 +25,15 @@
 //!               'd' the server's: under which D each database is stored, if any was swapped
 //! ```
 //!
-//! Version 1 has neither 'c' nor 'g' keys, and its sorted sets are not counted. A server that opens
-//! a store of version 1 upgrades it (`store/upgrade.rs`), and likewise a store of version 2, which
-//! has no 'd' key. It refuses a store whose version is higher than those described here.
+//! Version 1 has neither 'c' nor 'g' keys, and its sorted sets are not counted. Version 2 has no
+//! 'd' key. A server upgrades a store of either version when it opens the store
+//! (`store/upgrade.rs`). It refuses a store with a version higher than those described here.
 //!
-//! Version 4 is version 3 for a store with hashed keys (`store/records.rs`). Its keyspace `redis`
-//! has no 'k' keys. Instead, the records of database D are in the unordered keyspace
-//! `redis.keys.D`, where the key of a record is the user's key without a prefix.
+//! Version 4 is version 3 with hashed records (`store/records.rs`). Its keyspace `redis` has no 'k'
+//! keys. Instead, the unordered keyspace `redis.keys.D` contains the records of database D under
+//! the users' keys, without a prefix.
 //!
-//! The record of a user's key has the following format. Its integers are little-endian.
+//! A user key's record has the following format, with little-endian integers.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -46,14 +46,14 @@
 //!           8  of a list, its first position
 //! ```
 //!
-//! Values of the other keys: The value of an element of a list or a hash is the element's content;
-//! the elements of a set and the 's' keys have empty values. The value of 'm' is the score (8
-//! bytes). The value of 'o' is the number of 's' keys from the start of its chunk up to the start
-//! of the next chunk (8 bytes). The value of 'c' is the XXH3 of the user's key (8 bytes), that of
-//! 'g' is empty, and that of 'x' is the user's key. The values of 'n', 't' and 'v' have 8 bytes.
-//! The value of 'd' has 16 bytes: the D of each of the databases 0 to 15; all are distinct.
+//! The other keys have these values: An element of a list or hash has its content as the value. The
+//! elements of a set and the 's' keys have empty values. The value of 'm' is the score (8 bytes).
+//! The value of 'o' is the number of 's' keys from the start of its chunk to the start of the next
+//! chunk (8 bytes). The value of 'c' is the XXH3 of the user's key (8 bytes), that of 'g' is empty,
+//! and that of 'x' is the user's key. The values of 'n', 't' and 'v' are 8 bytes long. The value of
+//! 'd' is 16 bytes long: the D of each of the databases 0 to 15, all distinct.
 //!
-//! In the keyspace `memcached`, the keys are the users' keys. Values have the following format:
+//! In the keyspace `memcached`, the keys are the users' keys. The values have the following format:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -71,8 +71,7 @@ use smallvec::SmallVec;
 use std::fmt;
 use twox_hash::XxHash3_64;
 
-/// An encoded key of the keyspace, which is usually short enough to be stored inline without an
-/// allocation.
+/// An encoded key, usually short enough to be stored inline without an allocation.
 pub(crate) type InnerKey = SmallVec<[u8; 48]>;
 
 const DATABASES: usize = 16;
@@ -89,21 +88,19 @@ const SCORE: u8 = b's';
 const COUNTED: u8 = 64;
 const EXPIRES: u8 = 128;
 
-/// Format version of stores with ordered records, all of which are in the keyspace `redis`.
+/// Format version of stores with ordered records, which are all in the keyspace `redis`.
 pub(crate) const VERSION: u64 = 3;
 
-/// Format version of stores with hashed records, which are in a separate unordered keyspace per
-/// database.
+/// Format version of stores with hashed records, which are in one unordered keyspace per database.
 pub(crate) const HASHED_VERSION: u64 = 4;
 
-/// Prefix of the names of the keyspaces that contain hashed records. The stored number of the
-/// database follows it.
+/// Name prefix of the keyspaces with hashed records, followed by the database's stored number.
 const RECORDS_NAME: &str = "redis.keys.";
 
-/// Length in bytes of the key prefix that is common to all elements of a collection.
+/// Length in bytes of the key prefix that all elements of a collection share.
 pub(crate) const ELEMENT_PREFIX: usize = 10;
 
-/// The error for a record that cannot be decoded in this format version.
+/// The error for a record that this format version cannot decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DamagedRecord {
     what: &'static str,
@@ -126,7 +123,7 @@ pub(crate) enum DecodedRecord {
     Collection(CollectionHeader),
 }
 
-/// Returns the key under which the record of a user's key is stored.
+/// Returns the key of the record for a user's key.
 pub(crate) fn record_key(database: u8, key: &[u8]) -> InnerKey {
     let mut inner = InnerKey::with_capacity(2 + key.len());
     inner.extend_from_slice(&[database, RECORD]);
@@ -134,7 +131,7 @@ pub(crate) fn record_key(database: u8, key: &[u8]) -> InnerKey {
     inner
 }
 
-/// Returns the name of the unordered keyspace that contains the hashed records of a database.
+/// Returns the name of the unordered keyspace with a database's hashed records.
 pub(crate) fn records_name(database: u8) -> String {
     format!("{RECORDS_NAME}{database}")
 }
@@ -146,12 +143,12 @@ pub(crate) fn is_records_name(name: &str) -> bool {
     matches!(number, Some(Ok(number)) if usize::from(number) < DATABASES && records_name(number) == name)
 }
 
-/// Returns whether an encoded key is the key of a record.
+/// Returns whether an encoded key belongs to a record.
 pub(crate) fn is_record(inner: &[u8]) -> bool {
     inner.get(1) == Some(&RECORD)
 }
 
-/// Returns the user's key that is contained in the key of a record.
+/// Extracts the user's key from a record's key.
 pub(crate) fn user_key(inner: &[u8]) -> &[u8] {
     inner.get(2..).unwrap_or_default()
 }
@@ -178,7 +175,7 @@ pub(crate) fn elements(database: u8, number: u64) -> InnerKey {
     inner
 }
 
-/// Returns whether all keys from `start` to `end` (exclusive) are elements of the same collection.
+/// Returns whether all keys from `start` to `end` (exclusive) are elements of a single collection.
 pub(crate) fn are_of_one_collection(start: &[u8], end: &[u8]) -> bool {
     match start.first_chunk::<ELEMENT_PREFIX>() {
         Some(prefix) => prefix[1] == ELEMENT && *end <= *behind(prefix),
@@ -186,8 +183,8 @@ pub(crate) fn are_of_one_collection(start: &[u8], end: &[u8]) -> bool {
     }
 }
 
-/// Returns the smallest key that is greater than all keys with a prefix. The prefix must not
-/// consist only of 0xff bytes.
+/// Returns the smallest key greater than all keys with this prefix, which must not consist only of
+/// 0xff bytes.
 pub(crate) fn behind(prefix: &[u8]) -> InnerKey {
     let mut end: InnerKey = prefix.into();
     while let Some(last) = end.pop() {
@@ -199,21 +196,19 @@ pub(crate) fn behind(prefix: &[u8]) -> InnerKey {
     end
 }
 
-/// Returns the hash of an element. The elements of hashes and sets are stored in the order of their
-/// hashes.
+/// Returns the hash of an element. Hashes and sets store their elements in hash order.
 pub(crate) fn place(element: &[u8]) -> u64 {
     XxHash3_64::oneshot(element)
 }
 
-/// Returns the key of an element of a hash or a set; `member` is the field or the member.
+/// Returns the key of an element of a hash or set; `member` is the field or the member.
 pub(crate) fn member_key(database: u8, number: u64, member: &[u8]) -> InnerKey {
     let mut inner = place_key(database, number, place(member));
     inner.extend_from_slice(member);
     inner
 }
 
-/// Returns the smallest possible key of the elements of a hash or set whose hashes are at least
-/// `place`.
+/// Returns the smallest possible key of an element of a hash or set whose hash is at least `place`.
 pub(crate) fn place_key(database: u8, number: u64, place: u64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.extend_from_slice(&place.to_be_bytes());
@@ -237,15 +232,14 @@ fn split_place(bytes: &[u8]) -> (u64, &[u8]) {
     }
 }
 
-/// Returns the key of the element at a position of a list.
+/// Returns the key of the list element at a position.
 pub(crate) fn position_key(database: u8, number: u64, position: i64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.extend_from_slice(&(position ^ i64::MIN).to_be_bytes());
     inner
 }
 
-/// Returns the smallest possible 'm' key of the members of a sorted set whose hashes are at least
-/// `place`.
+/// Returns the smallest possible 'm' key of a sorted set's member whose hash is at least `place`.
 pub(crate) fn sorted_place_key(database: u8, number: u64, place: u64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.push(MEMBER);
@@ -267,7 +261,7 @@ pub(crate) fn sorted_members_end(database: u8, number: u64) -> InnerKey {
     inner
 }
 
-/// Returns the key that stores the element count of a sorted set's chunk; the chunk begins at
+/// Returns the key under which a sorted set stores the element count of the chunk that begins at
 /// `start`.
 pub(crate) fn chunk_key(database: u8, number: u64, start: &[u8]) -> InnerKey {
     let mut inner = elements(database, number);
@@ -276,7 +270,7 @@ pub(crate) fn chunk_key(database: u8, number: u64, start: &[u8]) -> InnerKey {
     inner
 }
 
-/// Returns the position at which a chunk begins, given the key that stores its count.
+/// Extracts the start of a chunk from the key that stores its element count.
 pub(crate) fn chunk_start(inner: &[u8]) -> &[u8] {
     score_place(inner)
 }
@@ -288,8 +282,8 @@ pub(crate) fn chunks(database: u8, number: u64) -> (InnerKey, InnerKey) {
     (start, end)
 }
 
-/// Returns the part of a score key or chunk key that follows the common prefix of the sorted set.
-/// This part determines the order within the set.
+/// Strips the sorted set's common prefix from a score key or chunk key. The rest determines the
+/// order within the set.
 pub(crate) fn score_place(inner: &[u8]) -> &[u8] {
     inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default()
 }
@@ -303,8 +297,8 @@ pub(crate) fn scores(database: u8, number: u64) -> (InnerKey, InnerKey) {
     (start, end)
 }
 
-/// Returns the 's' key of a member with a score. With an empty member, it is the smallest possible
-/// key with that score.
+/// Returns the 's' key of a member with a score. An empty member yields the smallest possible key
+/// with that score.
 pub(crate) fn score_key(database: u8, number: u64, score: f64, member: &[u8]) -> InnerKey {
     let mut inner = elements(database, number);
     inner.push(SCORE);
@@ -332,12 +326,12 @@ pub(crate) fn encode_score(score: f64) -> [u8; 8] {
     score.to_bits().to_le_bytes()
 }
 
-/// Decodes the value of an 'm' key, which is a score.
+/// Decodes a score from the value of an 'm' key.
 pub(crate) fn decode_score(value: &[u8]) -> Result<f64, DamagedRecord> {
     Ok(f64::from_bits(decode_number(value)?))
 }
 
-/// Returns the key of the mark that a collection with elements has.
+/// Returns the key of the mark that every collection with elements has.
 pub(crate) fn collection_key(database: u8, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, COLLECTION][..].into();
     inner.extend_from_slice(&number.to_be_bytes());
@@ -352,8 +346,7 @@ pub(crate) fn collections(database: u8) -> (InnerKey, InnerKey) {
     )
 }
 
-/// Returns the key of the mark for staged elements, which belong to a collection that has no record
-/// yet.
+/// Returns the key of the mark for staged elements, whose collection has no record yet.
 pub(crate) fn staged_key(database: u8, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, STAGED][..].into();
     inner.extend_from_slice(&number.to_be_bytes());
@@ -365,7 +358,7 @@ pub(crate) fn all_staged(database: u8) -> (InnerKey, InnerKey) {
     ([database, STAGED][..].into(), [database, STAGED + 1][..].into())
 }
 
-/// Returns the collection number that is contained in the key of a staged collection's mark.
+/// Extracts the collection number from the key of a staged collection's mark.
 pub(crate) fn staged_number(inner: &[u8]) -> Option<u64> {
     expiring_number(inner)
 }
@@ -391,12 +384,12 @@ pub(crate) fn expired(database: u8, now_ms: u64) -> (InnerKey, InnerKey) {
     )
 }
 
-/// Returns the collection number that is contained in the key of an expiry index entry.
+/// Extracts the collection number from the key of an expiry index entry.
 pub(crate) fn expiring_number(inner: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*inner.last_chunk()?))
 }
 
-/// Returns the key that stores the end of the range of allocated collection numbers.
+/// Returns the key that stores how far collection numbers have been allocated.
 pub(crate) fn numbers_key() -> InnerKey {
     [SERVER, b'n'][..].into()
 }
@@ -421,8 +414,8 @@ pub(crate) fn encode_databases(numbers: &[u8; DATABASES]) -> [u8; DATABASES] {
     *numbers
 }
 
-/// Decodes the value of [`databases_key`]. Returns `None` if the value has the wrong length or does
-/// not contain each number from 0 to 15 exactly once.
+/// Decodes the value of [`databases_key`]. Returns `None` unless the value has the right length and
+/// contains each number from 0 to 15 exactly once.
 pub(crate) fn decode_databases(bytes: &[u8]) -> Option<[u8; DATABASES]> {
     let numbers: [u8; DATABASES] = bytes.try_into().ok()?;
     let seen = numbers
@@ -607,8 +600,8 @@ mod tests {
         }
     }
 
-    /// The expected bytes are those of format version 2. If this test fails, the format version
-    /// must be increased.
+    /// The expected bytes are those of format version 2. If this test fails, increase the format
+    /// version.
     #[test]
     fn the_bytes_of_version_2() {
         assert_eq!(record_key(3, b"key")[..], *b"\x03kkey");

@@ -1,14 +1,14 @@
 //! The encoding of Redis types and memcached items as keys and values of the ordered store.
 //!
-//! *Scope*: the record of a key, which contains its type and expiry time, and for a collection its
-//! number and its element count; the keys of elements and their order.
+//! *Scope*: the record of a key, with its type and expiry time and, for a collection, its number
+//! and element count; the keys of elements and their order.
 //!
 //! *Must not depend on*: commands, locks, the store.
 //!
-//! The keys of a collection's elements contain the *number* of the collection instead of the user's
-//! key. Therefore RENAME moves a single record, and DEL deletes one record and one key range. A key
-//! that is deleted and created again gets a new number, so that elements of the old collection
-//! cannot appear in the new one.
+//! A collection's elements are stored under its *number* instead of the user's key. RENAME
+//! therefore moves a single record, and DEL deletes one record and one key range. A key that is
+//! deleted and created again gets a new number, so that elements of the old collection cannot
+//! appear in the new one.
 //!
 //! Invariants:
 //!
@@ -46,10 +46,10 @@ pub(crate) struct CollectionHeader {
     pub(crate) count: u64,
     /// Position of the first element of a list.
     pub(crate) head: i64,
-    /// Whether the store contains chunk counts for this collection, with which ranks are computed.
-    /// Only large sorted sets have them.
+    /// Whether the store contains chunk counts for this collection. Commands compute ranks from
+    /// them. Only large sorted sets have them.
     pub(crate) is_counted: bool,
-    /// Whether the collection exists only in memory, so that no record refers to it yet.
+    /// Whether the collection exists only in memory and no record refers to it yet.
     pub(crate) is_new: bool,
 }
 
@@ -65,7 +65,7 @@ impl CollectionHeader {
 pub(crate) enum RecordBytes<'t> {
     /// Bytes that belong to the transaction.
     Borrowed(&'t [u8]),
-    /// A value that was read from the store for this caller.
+    /// A value read from the store for this caller.
     Owned(Value),
 }
 
@@ -80,7 +80,7 @@ impl Deref for RecordBytes<'_> {
     }
 }
 
-/// The value of a string key, as part of its record.
+/// A string key's value, as part of its record.
 #[derive(Debug)]
 pub(crate) struct StringValue<'t> {
     record: RecordBytes<'t>,
@@ -89,7 +89,7 @@ pub(crate) struct StringValue<'t> {
 }
 
 impl<'t> StringValue<'t> {
-    /// Returns a string that exists only in memory and is not part of a record.
+    /// Returns a string that exists only in memory, outside any record.
     pub(crate) fn of(bytes: &'t [u8], expires_ms: u64) -> StringValue<'t> {
         StringValue {
             record: RecordBytes::Borrowed(bytes),
@@ -122,7 +122,7 @@ pub(crate) enum TypedValue<'t> {
 }
 
 impl<'t> TypedValue<'t> {
-    /// Decodes a record. Returns `None` if the record has expired at the time `now_ms`.
+    /// Decodes a record. Returns `None` if the record expired at `now_ms` or earlier.
     pub(crate) fn read(
         record: RecordBytes<'t>,
         now_ms: u64,
@@ -151,7 +151,7 @@ impl<'t> TypedValue<'t> {
         }
     }
 
-    /// Returns the name of the type as replied by the TYPE command.
+    /// Returns the type's name as the TYPE command replies it.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             TypedValue::Text(_) => "string",

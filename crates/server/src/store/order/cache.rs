@@ -1,4 +1,4 @@
-//! A cache of the rank indexes ("orders") of sorted sets, as committed in the store.
+//! A cache of the committed rank indexes ("orders") of sorted sets.
 
 use super::chunks::ChunkIndex;
 use parking_lot::Mutex;
@@ -16,12 +16,12 @@ struct CachedOrder {
 struct OrderCacheState {
     kept: BTreeMap<u64, CachedOrder>,
     bytes: usize,
-    /// The number of the collection that the clock hand has passed most recently.
+    /// Collection number that the clock hand passed last.
     hand: u64,
 }
 
-/// A CLOCK cache of rank indexes, keyed by collection number. A caller that holds the lock of a
-/// sorted set finds either its committed index or no index.
+/// A CLOCK cache of rank indexes, keyed by collection number. While a caller holds a sorted set's
+/// lock, the cache has either the set's committed index or none.
 #[derive(Debug)]
 pub(crate) struct OrderCache {
     state: Mutex<OrderCacheState>,
@@ -36,7 +36,7 @@ impl OrderCache {
         }
     }
 
-    /// Returns the index of a collection for reading, or `None` if it is not cached.
+    /// Returns a collection's index for reading, or `None` if it is not cached.
     pub(super) fn get(&self, number: u64) -> Option<Arc<ChunkIndex>> {
         let mut state = self.state.lock();
         let kept = state.kept.get_mut(&number)?;
@@ -44,7 +44,7 @@ impl OrderCache {
         Some(Arc::clone(&kept.chunks))
     }
 
-    /// Removes the index of a collection from the cache and returns it, or `None` if it is not
+    /// Removes a collection's index from the cache and returns it, or returns `None` if it is not
     /// cached. A caller that changes the index must put it back after the commit.
     pub(super) fn take(&self, number: u64) -> Option<Arc<ChunkIndex>> {
         let mut state = self.state.lock();
@@ -53,7 +53,7 @@ impl OrderCache {
         Some(kept.chunks)
     }
 
-    /// Caches the committed index of a collection, and evicts other indexes if necessary.
+    /// Caches a collection's committed index, and evicts other indexes if necessary.
     pub(super) fn put(&self, number: u64, chunks: Arc<ChunkIndex>) {
         let mut state = self.state.lock();
         let bytes = chunks.bytes();
@@ -75,8 +75,8 @@ impl OrderCache {
 }
 
 impl OrderCacheState {
-    /// Advances the clock hand, and evicts the first index that was not used since the hand passed
-    /// it last.
+    /// Advances the clock hand and evicts the first index that was not used since the hand last
+    /// passed it.
     fn evict(&mut self) {
         loop {
             let next = self.kept.range_mut(self.hand.saturating_add(1)..).next();

@@ -1,17 +1,16 @@
 //! The in-memory rank index of a sorted set: a list of chunks with the number of elements in each.
 //!
 //! A chunk contains the elements from its *start* up to the start of the next chunk. The start is
-//! the shortest byte string that is greater than all elements of the previous chunk and not greater
-//! than the chunk's own first element; the start of the first chunk is empty. Most chunks have
-//! between half a limit and the limit of elements. The limit grows with the number of elements of
-//! the set, so that the number of chunks is bounded.
+//! the shortest byte string greater than all elements of the previous chunk and not greater than
+//! the chunk's own first element; the first chunk has an empty start. Most chunks are between half
+//! full and full. The element limit grows with the set, which bounds the number of chunks.
 
-/// Minimum limit on the elements of a chunk. Iterating over half of them takes about a third of a
-/// millisecond. With smaller chunks, the changes of a batch would be spread over more chunks, and
-/// would write more chunk counts.
+/// Minimum element limit of a chunk. Iterating over half of such a chunk takes about a third of a
+/// millisecond. Smaller chunks would spread the changes of a batch over more chunks, so that more
+/// chunk counts would be written.
 pub(super) const LEAST_LIMIT: u64 = 4096;
 
-/// Approximate maximum number of chunks. When a set reaches it, its chunks grow instead.
+/// Approximate maximum number of chunks. In a larger set, the chunks grow instead.
 const MOST_CHUNKS: u64 = 8192;
 
 /// Returns the maximum number of elements of a chunk in a set of `count` elements.
@@ -19,11 +18,11 @@ pub(super) fn limit(count: u64) -> u64 {
     LEAST_LIMIT.max(count / MOST_CHUNKS)
 }
 
-/// What the caller must do with a chunk after an insertion.
+/// The action that the caller must take after an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChunkAction {
     Nothing,
-    /// Split the chunk with this index, because it has too many elements.
+    /// Split the chunk at this index, because it has too many elements.
     Split(usize),
 }
 
@@ -31,12 +30,12 @@ pub(super) enum ChunkAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChunkIndex {
     starts: Vec<Box<[u8]>>,
-    /// The first eight bytes of each start as an integer, with which most comparisons are decided.
+    /// The first eight bytes of each start as an integer. They decide most comparisons.
     heads: Vec<u64>,
     counts: Vec<u32>,
-    /// Whether the count of each chunk differs from the stored count.
+    /// Whether the chunk's count differs from the stored count, for each chunk.
     is_changed: Vec<bool>,
-    /// Starts of chunks that were removed here but whose counts are still stored.
+    /// Starts of removed chunks whose counts are still stored.
     gone: Vec<Box<[u8]>>,
     bytes: usize,
 }
@@ -44,8 +43,8 @@ pub(super) struct ChunkIndex {
 /// Memory used by a chunk, in bytes, excluding the bytes of its start.
 const CHUNK_BYTES: usize = size_of::<Box<[u8]>>() + size_of::<u64>() + size_of::<u32>() + 1 + 16;
 
-/// Returns the shortest byte string that is greater than `left` and not greater than `right`. The
-/// caller must ensure that `right` is greater than `left`.
+/// Returns the shortest byte string greater than `left` and not greater than `right`. The caller
+/// must ensure that `right` is greater than `left`.
 pub(super) fn separator<'r>(left: &[u8], right: &'r [u8]) -> &'r [u8] {
     let common = left.iter().zip(right).take_while(|(a, b)| a == b).count();
     &right[..right.len().min(common + 1)]
@@ -105,8 +104,8 @@ impl ChunkIndex {
         sum(&self.counts[..at])
     }
 
-    /// Returns the index of the chunk that contains the element with a rank, and the element's rank
-    /// within that chunk. Returns `None` if the rank is beyond the last element.
+    /// Returns the index of the chunk that contains the element with a given rank, and the
+    /// element's rank within the chunk. Returns `None` if there is no such element.
     pub(super) fn seek(&self, rank: u64) -> Option<(usize, u64)> {
         let mut left = rank;
         for (at, &count) in self.counts.iter().enumerate() {
@@ -118,8 +117,8 @@ impl ChunkIndex {
         None
     }
 
-    /// Increments the count of the chunk that contains the position of a new element. Returns
-    /// whether the caller must split the chunk.
+    /// Increments the count of the chunk to which a new element belongs. Returns whether the caller
+    /// must split the chunk.
     pub(super) fn add(&mut self, place: &[u8], limit: u64) -> ChunkAction {
         let at = self.find(place);
         self.counts[at] += 1;
@@ -131,9 +130,9 @@ impl ChunkIndex {
         }
     }
 
-    /// Decrements the count of the chunk that contains the position of a removed element, and
-    /// merges small chunks. Returns `None` if the count was zero, in which case the stored counts
-    /// are damaged.
+    /// Decrements the count of the chunk from which an element was removed, and merges small
+    /// chunks. Returns `None` if the count was already zero, because the stored counts are then
+    /// damaged.
     pub(super) fn remove(&mut self, place: &[u8], limit: u64) -> Option<()> {
         let at = self.find(place);
         self.counts[at] = self.counts[at].checked_sub(1)?;
@@ -150,7 +149,7 @@ impl ChunkIndex {
         Some(())
     }
 
-    /// Merges the chunk with index `at` and the next chunk.
+    /// Merges the chunk at index `at` with the next chunk.
     fn join(&mut self, at: usize) {
         let start = self.starts.remove(at + 1);
         self.heads.remove(at + 1);
@@ -162,8 +161,8 @@ impl ChunkIndex {
         self.is_changed[at] = true;
     }
 
-    /// Splits the chunk with index `at`. The new chunk begins at `start`, and `left` elements
-    /// remain in the old one.
+    /// Splits the chunk at index `at`. The new chunk begins at `start`, and the old one keeps
+    /// `left` elements.
     pub(super) fn split(&mut self, at: usize, start: &[u8], left: u32) {
         let right = self.counts[at] - left;
         self.counts[at] = left;
@@ -171,8 +170,8 @@ impl ChunkIndex {
         self.insert(at + 1, start, right, true);
     }
 
-    /// Returns the changes that must be stored: first the starts of removed chunks, with `None`,
-    /// then the starts of changed chunks with their counts.
+    /// Returns the changes to store: the starts of removed chunks with `None`, followed by the
+    /// starts of changed chunks with their counts.
     pub(super) fn changes(&self) -> impl Iterator<Item = (&[u8], Option<u32>)> {
         let gone = self.gone.iter().map(|start| (&**start, None));
         let changed = (0..self.len()).filter(|&at| self.is_changed[at]);
@@ -210,7 +209,7 @@ mod tests {
         assert_eq!(separator(b"", b"xyz"), b"x");
     }
 
-    /// Adds an element and splits the chunk if necessary. A store does the same after reading the
+    /// Adds an element and splits the chunk if necessary, as the store does after reading the
     /// chunk's elements.
     fn add(chunks: &mut ChunkIndex, model: &BTreeSet<Vec<u8>>, place: &[u8], limit: u64) {
         if let ChunkAction::Split(at) = chunks.add(place, limit) {

@@ -1,5 +1,5 @@
 //! Finds ranks in large sorted sets without iterating over the whole set. A rank index ("order")
-//! stores the number of elements of each chunk of the set.
+//! holds the number of elements in each chunk of the set.
 //!
 //! *Scope*: the chunk counts stored with a set's elements, their maintenance when the set changes,
 //! and the computation of ranks from them.
@@ -7,14 +7,14 @@
 //! *Must not depend on*: commands, the encoding of positions.
 //!
 //! A set with more than [`COUNTED_FROM`] members is divided, in score order, into chunks of some
-//! thousands of members, and the store contains the element count of each chunk. To find a rank,
-//! the counts of the preceding chunks are summed in memory, and one chunk is iterated. A change of
-//! the set updates the count of one chunk in the same commit; that chunk is found in memory. The
-//! chunks need no higher index levels: a million members have some hundreds of chunks, whose counts
-//! are summed in less time than reading a further level would take. In sets with more than thirty
-//! million members, the chunks are larger instead of more numerous. Lists need no counts because
-//! their positions are consecutive numbers. Hashes and sets need none because they have no rank
-//! commands and their random elements are chosen by hash.
+//! thousands of members, and the store contains each chunk's element count. To find a rank, a
+//! command sums the counts of the preceding chunks in memory and iterates over one chunk. A change
+//! of the set updates one chunk's count in the same commit; the chunk is found in memory. The index
+//! needs no higher levels: a million members form some hundreds of chunks, and summing their counts
+//! is faster than reading another level would be. Sets with more than thirty million members have
+//! larger chunks instead of more of them. Lists need no counts because their positions are
+//! consecutive numbers. Hashes and sets need none because they have no rank commands and choose
+//! random elements by hash.
 //!
 //! Invariants:
 //!
@@ -37,10 +37,10 @@ use std::sync::Arc;
 /// Sets with more members than this have chunk counts; smaller sets are iterated.
 const COUNTED_FROM: u64 = LEAST_LIMIT;
 
-/// Sets that shrink below this number of members lose their chunk counts.
+/// Sets that shrink below this number of members give up their chunk counts.
 const COUNTED_TO: u64 = COUNTED_FROM / 4;
 
-/// The rank index of a sorted set that a transaction has read or changed.
+/// A sorted set's rank index that a transaction has read or changed.
 #[derive(Debug)]
 pub(super) struct OpenOrder {
     database: u8,
@@ -49,7 +49,8 @@ pub(super) struct OpenOrder {
     is_changed: bool,
 }
 
-/// A key range, and the number of elements to skip in it to reach the element with a given rank.
+/// A key range that contains the element with a given rank, and the number of elements to skip
+/// before it.
 #[derive(Debug)]
 pub(crate) struct RankRange {
     pub(crate) start: InnerKey,
@@ -58,10 +59,10 @@ pub(crate) struct RankRange {
     pub(crate) skip: u64,
 }
 
-/// Builds the chunk counts of a set whose elements are supplied in score order.
+/// Builds a set's chunk counts from its elements, which must arrive in score order.
 pub(crate) struct ChunkCounter {
     chunks: ChunkIndex,
-    /// Number of elements per chunk. It is below the limit, so that chunks can grow before they are
+    /// Number of elements per chunk, chosen below the limit so that chunks can grow before they are
     /// split.
     full: u64,
     start: InnerKey,
@@ -81,8 +82,7 @@ impl ChunkCounter {
         }
     }
 
-    /// Counts the next element. The elements must be added in score order; `inner` is the element's
-    /// key.
+    /// Counts the next element in score order; `inner` is its key.
     pub(crate) fn add(&mut self, inner: &[u8]) {
         let place = format::score_place(inner);
         if u64::from(self.count) == self.full {
@@ -110,8 +110,8 @@ fn miscounted(set: &CollectionHeader) -> CommandError {
 }
 
 impl ServerStore {
-    /// Removes the rank indexes of the given sets from the cache, because a client's transaction
-    /// has changed the sets. The caller must hold the locks of their keys.
+    /// Removes the rank indexes of sets that a client's transaction has changed from the cache. The
+    /// caller must hold the locks of their keys.
     pub(super) fn forget_orders<'a>(&self, numbers: impl IntoIterator<Item = &'a u64>) {
         for &number in numbers {
             drop(self.orders.take(number));
@@ -130,8 +130,8 @@ impl CommandTransaction<'_> {
         if let Some(index) = self.orders.iter().position(|open| open.number == set.number) {
             return Ok(index);
         }
-        // The cache has the latest committed index, which may be newer than the snapshot of a
-        // client's transaction.
+        // Do not use the cache in a client's transaction: it has the latest committed index, which
+        // may be newer than the transaction's snapshot.
         let kept = match self.is_within() {
             true => None,
             false => self.store.orders.get(set.number),
@@ -168,15 +168,15 @@ impl CommandTransaction<'_> {
         let open = &mut self.orders[index];
         if !open.is_changed {
             // Remove the index from the cache, which must contain only committed indexes. If the
-            // cache held the only other reference, `make_mut` below makes no copy.
+            // cache held the only other reference, `make_mut` below does not copy the index.
             drop(self.store.orders.take(set.number));
             open.is_changed = true;
         }
         Ok(Arc::make_mut(&mut open.chunks))
     }
 
-    /// Updates the chunk counts for an added member whose score key is `inner`. The caller must
-    /// have written the element already, but must not have updated `set.count` yet.
+    /// Updates the chunk counts after a member with the score key `inner` was added. The caller
+    /// must have written the element, but not yet updated `set.count`.
     pub(crate) fn count_added(
         &mut self,
         set: &CollectionHeader,
@@ -193,7 +193,7 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Updates the chunk counts for a removed member whose score key was `inner`.
+    /// Updates the chunk counts after the member with the score key `inner` was removed.
     pub(crate) fn count_removed(
         &mut self,
         set: &CollectionHeader,
@@ -208,7 +208,7 @@ impl CommandTransaction<'_> {
         removed.ok_or_else(|| miscounted(set))
     }
 
-    /// Splits the chunk with index `at` after the element `added` was added to it.
+    /// Splits the chunk at index `at` after `added` was inserted into it.
     fn split(&mut self, set: &CollectionHeader, at: usize, added: &InnerKey) -> Result<(), CommandError> {
         let index = self.open_order(set)?;
         let chunks = &self.orders[index].chunks;
@@ -217,8 +217,8 @@ impl CommandTransaction<'_> {
         let mut left = count / 2;
         let mut pair = None;
         if at + 1 == chunks.len() {
-            // If the new element is the last one of the set, split just before it. A client that
-            // only appends then leaves full chunks behind.
+            // If the new element is the set's last one, split just before it. A client that only
+            // appends then leaves full chunks.
             let mut scan = self.scan(start.clone(), end.clone(), WalkDirection::Backward);
             let last = scan.next()?;
             if last.as_ref().is_some_and(|(key, _)| key[..] == added[..]) {
@@ -244,7 +244,7 @@ impl CommandTransaction<'_> {
         Ok(())
     }
 
-    /// Returns the key range of the chunk with index `at`.
+    /// Returns the key range of the chunk at index `at`.
     fn chunk_bounds(&self, set: &CollectionHeader, chunks: &ChunkIndex, at: usize) -> (InnerKey, InnerKey) {
         let (start, end) = self.scores(set);
         let place = |from: &[u8]| {
@@ -257,8 +257,8 @@ impl CommandTransaction<'_> {
         (start, end)
     }
 
-    /// Creates chunk counts for a set that has become large, and deletes those of a set that has
-    /// become small. The caller must save the set's header afterwards.
+    /// Creates chunk counts for a set that has become large, or deletes them if the set has become
+    /// small. The caller must then save the set's header.
     pub(crate) fn settle_order(&mut self, set: &mut CollectionHeader) -> Result<(), CommandError> {
         if !set.is_counted && set.count > COUNTED_FROM {
             self.count_all(set)?;
@@ -289,8 +289,8 @@ impl CommandTransaction<'_> {
         self.adopt(set, counting)
     }
 
-    /// Stores the chunk counts of a new set if the set is large enough to need them. The caller
-    /// must save the set's header afterwards.
+    /// Stores a new set's chunk counts if the set is large enough to need them. The caller must
+    /// then save the set's header.
     pub(crate) fn adopt_order(
         &mut self,
         set: &mut CollectionHeader,
@@ -317,8 +317,8 @@ impl CommandTransaction<'_> {
         Ok(())
     }
 
-    /// Creates chunk counts for a large set that has none, because it was written before chunk
-    /// counts existed, and saves the set's header.
+    /// Creates chunk counts for a large set that was written before chunk counts existed, and saves
+    /// its header.
     pub(crate) fn ensure_counted(
         &mut self,
         key: &[u8],
@@ -353,8 +353,8 @@ impl CommandTransaction<'_> {
         Ok(before)
     }
 
-    /// Returns the range in which an iteration finds the element with a rank, counted from the
-    /// lowest score, after skipping some elements.
+    /// Returns the range in which an iteration, after skipping some elements, finds the element
+    /// with a given rank, counted from the lowest score.
     pub(crate) fn beginning(
         &mut self,
         set: &CollectionHeader,
@@ -391,8 +391,8 @@ impl CommandTransaction<'_> {
         })
     }
 
-    /// Returns the changes of chunk counts that must be stored: each key with its count, or with
-    /// `None` if it is to be deleted.
+    /// Returns the changed chunk counts to store: each key with its count, or with `None` to delete
+    /// it.
     pub(super) fn order_changes(&self) -> impl Iterator<Item = (InnerKey, Option<u32>)> {
         let changed = self.orders.iter().filter(|open| open.is_changed);
         changed.flat_map(|open| {
@@ -403,8 +403,8 @@ impl CommandTransaction<'_> {
         })
     }
 
-    /// Writes the changed chunk counts to the transaction, which must be nested in a client's
-    /// transaction. Returns the numbers of the sets whose counts have changed.
+    /// Writes the changed chunk counts to the client's transaction in which this transaction is
+    /// nested. Returns the numbers of the sets whose counts have changed.
     pub(super) fn write_orders(&mut self) -> Vec<u64> {
         let changes: Vec<_> = self.order_changes().collect();
         for (key, count) in changes {
@@ -431,7 +431,7 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Discards the transaction's rank indexes of a database that was emptied.
+    /// Discards this transaction's rank indexes for a database that was emptied.
     pub(super) fn forget_orders_of(&mut self, database: u8) {
         self.orders.retain(|open| open.database != database);
     }

@@ -1,5 +1,5 @@
-//! Tests random changes of sorted sets, in transactions that are committed or discarded, and with
-//! the store reopened in between. The chunk counts must always match the elements.
+//! Applies random changes to sorted sets in transactions that are committed or discarded, and
+//! reopens the store in between. The chunk counts must always match the elements.
 
 use super::*;
 use crate::options::KeyLayout;
