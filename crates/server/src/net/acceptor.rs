@@ -1,4 +1,4 @@
-//! Accepts connections from clients and distributes them over the event loops.
+//! Accepts client connections and distributes them over the event loops.
 
 use super::address::EndpointAddress;
 use super::budget::LogRateLimiter;
@@ -18,20 +18,20 @@ use std::time::{Duration, Instant};
 
 const WAKER: Token = Token(usize::MAX);
 
-/// Pause after accepting a connection has failed, for example because the process has too few file
+/// Pause after a failure to accept a connection, for example because the process has too few file
 /// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The protocol that a listening socket serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireProtocol {
-    /// RESP2 or RESP3. A client chooses the version with HELLO.
+    /// RESP2 or RESP3, chosen by the client with HELLO.
     Redis,
     /// The text protocol with meta commands. The binary protocol is rejected.
     Memcached,
 }
 
-/// A function that creates the protocol session of a new connection.
+/// Creates the protocol session of a new connection.
 pub(crate) type SessionFactory =
     Box<dyn Fn(WireProtocol, &Arc<ClientHandle>) -> Box<dyn ProtocolSession> + Send>;
 
@@ -41,7 +41,7 @@ pub(crate) struct ProtocolListener {
     pub(crate) language: WireProtocol,
 }
 
-/// The thread that accepts connections at all listening sockets.
+/// The thread that accepts connections on all listening sockets.
 pub(crate) struct Acceptor {
     poll: Poll,
     listeners: Vec<ProtocolListener>,
@@ -54,7 +54,7 @@ pub(crate) struct Acceptor {
     warnings: Mutex<LogRateLimiter>,
 }
 
-/// A handle with which the acceptor can be stopped.
+/// A handle that stops the acceptor.
 pub(crate) struct AcceptorHandle {
     waker: mio::Waker,
     is_stopping: AtomicBool,
@@ -136,7 +136,7 @@ impl Acceptor {
         }
     }
 
-    /// Logs at most once a second that connections cannot be accepted.
+    /// Logs that connections cannot be accepted, at most once a second.
     fn warn(&self, error: &io::Error) {
         if let Some(held_back) = self.warnings.lock().try_log(Instant::now()) {
             tracing::warn!(%error, held_back, "cannot accept connections; if the process has too many open \
@@ -207,10 +207,10 @@ impl Acceptor {
     }
 }
 
-/// Number of TCP keepalive probes that may remain unanswered before the peer is disconnected.
+/// Number of unanswered TCP keepalive probes after which the peer is disconnected.
 const QUESTIONS: u32 = 3;
 
-/// Enables TCP keepalive with a first probe after `silence`. Does nothing if `silence` is zero.
+/// Enables TCP keepalive with a first probe after `silence`. Zero leaves it disabled.
 pub(crate) fn keep_alive(socket: &SockRef<'_>, silence: Duration) -> io::Result<()> {
     if silence.is_zero() {
         return Ok(());

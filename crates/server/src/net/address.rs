@@ -1,4 +1,4 @@
-//! The addresses of both ends of a client connection.
+//! The addresses of a client connection's two ends.
 
 use crate::access::ClientOrigin;
 use std::fmt;
@@ -11,13 +11,12 @@ use std::sync::Arc;
 pub(crate) enum EndpointAddress {
     /// An IP address and port.
     Network(SocketAddr),
-    /// The path of the server's Unix domain socket. The client's end of such a connection has no
-    /// address of its own.
+    /// The path of the server's Unix domain socket. The client's end has no address of its own.
     Socket(Arc<Path>),
 }
 
 impl EndpointAddress {
-    /// Returns the client origin to which a wrong password from this address is attributed.
+    /// Returns the client origin to blame for a wrong password from this address.
     pub(crate) fn place(&self) -> ClientOrigin {
         match self {
             EndpointAddress::Network(address) => ClientOrigin::from(address.ip()),
@@ -25,8 +24,8 @@ impl EndpointAddress {
         }
     }
 
-    /// Formats the address as memcached's `stats conns` does: the kind of the address, followed by
-    /// the IP address and port or by the path.
+    /// Formats the address as memcached's `stats conns` does: its kind, followed by either the IP
+    /// address and port or the path.
     pub(crate) fn with_kind(&self) -> String {
         match self {
             EndpointAddress::Network(address) => format!("tcp:{address}"),
@@ -34,7 +33,7 @@ impl EndpointAddress {
         }
     }
 
-    /// Returns the flag with which CLIENT LIST shows the kind of the connection.
+    /// Returns the CLIENT LIST flag for this kind of connection.
     pub(crate) fn flags(&self) -> &'static str {
         match self {
             EndpointAddress::Network(_) => "N",

@@ -1,4 +1,4 @@
-//! A client connection: receives requests, has them served, and sends the replies.
+//! A client connection, which receives requests, has them served, and sends the replies.
 
 use super::budget::{BufferUsage, MemoryAccount, MemoryWait, ReserveOutcome};
 use super::input::{ReceiveAmount, ReceiveBuffer};
@@ -14,32 +14,31 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Maximum number of receive-serve-send rounds in one turn. After it, other connections have their
+/// Maximum number of receive-serve-send rounds in one turn, after which other connections get their
 /// turns.
 const ROUNDS: usize = 8;
 
-/// Maximum size of unsent replies in bytes. If they exceed it, no further requests of the
-/// connection are served.
+/// Size of unsent replies in bytes beyond which no further requests of the connection are served.
 pub(crate) const HIGH_WATER: usize = 256 << 10;
 
-/// Maximum capacity in bytes of a reply buffer that is kept for reuse. Larger buffers are freed.
+/// Maximum capacity in bytes of a reply buffer kept for reuse. Larger buffers are freed.
 const KEPT_OUTPUT: usize = 64 << 10;
 
-/// If a connection uses more than this number of bytes, its memory is charged while it is being
-/// served. The memory of other connections is charged at the end of their turn.
+/// Memory in bytes beyond which a connection is charged while it is being served. Other connections
+/// are charged at the end of their turn.
 const CHARGED_AT_ONCE: usize = 512 << 10;
 
-/// Maximum time for which a request or reply waits for memory before it is rejected. The limit
-/// prevents a deadlock among connections that wait for memory while holding some.
+/// Time for which a request or reply waits for memory before it is rejected. The limit prevents a
+/// deadlock among connections that wait for memory while holding some.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 thread_local! {
-    /// An empty reply buffer that all connections of a thread reuse, so that an idle connection
+    /// An empty reply buffer shared by all connections of a thread, so that an idle connection
     /// needs no buffer of its own.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Frees the reusable reply buffer of the current thread.
+/// Frees the current thread's reusable reply buffer.
 pub(super) fn forget_spare() {
     drop(SPARE.take());
 }
@@ -51,10 +50,10 @@ pub(crate) enum ServeOutcome {
     All,
     /// Some requests were served. The input contains further complete requests.
     Some,
-    /// The next request is waiting for the store to read data. When the data has been read, the
-    /// store calls the connection's waker.
+    /// The next request waits for the store to read data. The store then calls the connection's
+    /// waker.
     Wait,
-    /// The next reply needs more memory than the clients' budget has left. Serving continues once
+    /// The next reply needs more memory than is left in the clients' budget. Serving continues once
     /// memory is released.
     Full,
     /// The connection must be closed after its output has been sent.
@@ -64,27 +63,26 @@ pub(crate) enum ServeOutcome {
 /// A protocol session: parses requests from a byte buffer and produces replies.
 pub(crate) trait ProtocolSession: Send {
     /// Serves requests at the beginning of `input`, consumes their bytes, and appends the replies
-    /// to `output`. After a return value of [`ServeOutcome::Wait`], the caller calls this function
-    /// again with the same input, at the latest when `waker` has been called.
+    /// to `output`. After [`ServeOutcome::Wait`], the caller calls this again with the same input,
+    /// at the latest when `waker` has been called.
     fn serve(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>, waker: &Waker) -> ServeOutcome;
 
-    /// Returns the total size in bytes of the incomplete request in the input, as far as it is
-    /// known. Returns 0 if there is no incomplete request.
+    /// Returns the total size in bytes of the incomplete request in the input, as far as known, or
+    /// 0 if there is none.
     fn announced(&mut self, input: &mut ReceiveBuffer) -> usize;
 
-    /// Rejects the incomplete request because the clients' budget has no memory for it. The
-    /// remaining bytes of the request are skipped when they arrive.
+    /// Rejects the incomplete request because the clients' budget has no memory for it. Its
+    /// remaining bytes are skipped when they arrive.
     fn refuse_announced(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>);
 
-    /// Rejects the reply that is waiting for memory. The error reply is written at the next call of
-    /// `serve`.
+    /// Rejects the reply that waits for memory. The next call of `serve` writes the error reply.
     fn refuse_reply(&mut self);
 
     /// Returns the memory in bytes that the session uses besides input and output.
     fn held(&self) -> usize;
 
-    /// Appends messages from other connections to `output`, and registers `waker` to be called when
-    /// there are more. Returns false if the connection must be closed.
+    /// Appends messages from other connections to `output`, and registers `waker` for further ones.
+    /// Returns false if the connection must be closed.
     fn append_pushed(&mut self, _output: &mut Vec<u8>, _waker: &Waker) -> bool {
         true
     }
@@ -96,11 +94,11 @@ pub(crate) trait ProtocolSession: Send {
     }
 
     /// Returns whether the served requests must be made durable before their replies are sent, and
-    /// resets this state. Called once after each call of `serve`.
+    /// clears this flag. Called once after each call of `serve`.
     fn takes_sync(&mut self) -> bool;
 
-    /// Returns whether the session has noted the client's activity since the last call. If it has
-    /// not, the caller must do so.
+    /// Returns whether the session has recorded the client's activity since the last call.
+    /// Otherwise the caller must do so.
     fn takes_note(&mut self) -> bool {
         false
     }
@@ -108,24 +106,24 @@ pub(crate) trait ProtocolSession: Send {
     /// Returns whether the client has authenticated, or does not have to.
     fn is_authenticated(&self) -> bool;
 
-    /// Appends the error reply that reports that writes could not be made durable.
+    /// Appends an error reply saying that writes could not be made durable.
     fn report_sync_failure(&mut self, output: &mut Vec<u8>, why: &str);
 }
 
-/// The event that a connection needs before its next turn.
+/// What a connection needs before its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnOutcome {
-    /// The socket has input, or accepts further output.
+    /// The socket to have input or to accept further output.
     Idle,
-    /// No event is needed: the connection has more input to serve immediately.
+    /// Nothing: the connection has more input to serve immediately.
     Again,
-    /// The store has read the requested data and calls the connection's waker.
+    /// The store to read the requested data and call the connection's waker.
     Store,
-    /// Other connections release memory of the clients' budget.
+    /// Other connections to release memory in the clients' budget.
     Stalled,
-    /// The store is synced to the device.
+    /// The store to be synced to the device.
     Sync,
-    /// The connection is closed and has no further turn.
+    /// The connection is closed and gets no further turn.
     Closed,
 }
 
@@ -150,17 +148,16 @@ pub(crate) struct ProtocolConnection {
     sent: usize,
     /// Whether the input may contain complete requests that have not been served.
     has_more: bool,
-    /// Whether the last read received all bytes that the socket had. Only after such a read does
-    /// the poller report new input.
+    /// Whether the last read received all bytes that the socket had. The poller reports new input
+    /// only after such a read.
     is_drained: bool,
-    /// Whether the poller has reported that the client closed its sending side. This report can
-    /// arrive together with the client's last bytes, so the end of the stream must still be read
-    /// after them.
+    /// Whether the poller has reported that the client closed its sending side. The report can
+    /// arrive together with the client's last bytes, so the stream must still be read to its end.
     has_client_ended: bool,
     is_ending: bool,
     /// Whether a request is waiting for the store.
     is_waiting: bool,
-    /// The time at which the connection began to wait for memory, or `None` if it is not waiting.
+    /// When the connection began to wait for memory, or `None` if it is not waiting.
     stalled: Option<Instant>,
     account: MemoryAccount,
     /// Whether bytes were received or sent during this turn.
@@ -196,7 +193,7 @@ impl ProtocolConnection {
         }
     }
 
-    /// Sets the waker that the store calls when a pending read is complete. It gives the connection
+    /// Sets the waker that the store calls when a pending read completes. It gives the connection
     /// its next turn.
     pub(crate) fn is_woken_by(&mut self, waker: Waker) {
         self.waker = waker;
@@ -206,7 +203,7 @@ impl ProtocolConnection {
         self.transport.socket()
     }
 
-    /// Returns whether another client or the reaper has requested that the connection be closed.
+    /// Returns whether another client or the reaper has asked to close the connection.
     pub(crate) fn is_killed(&self) -> bool {
         self.client.is_killed.load(Relaxed)
     }
@@ -226,11 +223,11 @@ impl ProtocolConnection {
         self.sent < self.output.len()
     }
 
-    /// Receives, serves and sends as much as possible without waiting for the socket. The call may
-    /// wait for the store.
+    /// Receives, serves and sends as much as possible without waiting for the socket. May wait for
+    /// the store.
     ///
     /// If a command panics, only this connection is closed. The panic is logged and counted, and
-    /// unsent output is discarded. Unwinding releases the locks and transactions of the command.
+    /// unsent output is discarded. Unwinding releases the command's locks and transactions.
     pub(crate) fn turn(&mut self) -> TurnOutcome {
         self.client.is_busy.store(true, Relaxed);
         self.account.set_waiting(MemoryWait::NoMore, &self.client.load);
@@ -296,7 +293,7 @@ impl ProtocolConnection {
                 });
             }
             if self.has_output() && self.account.budget().is_tight() {
-                // The client must read its outstanding replies first. The poller reports when the
+                // The client must first read its outstanding replies. The poller reports when the
                 // socket accepts further output.
                 return Ok(TurnOutcome::Idle);
             }
@@ -340,8 +337,7 @@ impl ProtocolConnection {
                 return Ok(TurnOutcome::Store);
             }
             if self.is_drained && !self.has_more && !self.is_ending {
-                // Before the bytes of the next request arrive, memory is reserved for it or it is
-                // rejected.
+                // Before the next request's bytes arrive, reserve memory for it or reject it.
                 let wanted = self.announced();
                 match self.room_for(wanted) {
                     ReserveOutcome::Taken => return Ok(TurnOutcome::Idle),
@@ -362,7 +358,7 @@ impl ProtocolConnection {
             .serve(&mut self.input, &mut self.output, &self.waker)
     }
 
-    /// Reads from the socket once, provided that memory for the incomplete request is available.
+    /// Reads from the socket once if memory for the incomplete request is available.
     fn receive(&mut self) -> io::Result<ReceiveOutcome> {
         let wanted = self.announced();
         match self.room_for(wanted) {
@@ -391,14 +387,14 @@ impl ProtocolConnection {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 return Ok(ReceiveOutcome::Nothing(TurnOutcome::Idle));
             }
-            // The read was interrupted. The next round of the turn reads again.
+            // The read was interrupted. The turn's next round reads again.
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(ReceiveOutcome::Again),
             Err(error) => return Err(error),
         }
         Ok(ReceiveOutcome::Some)
     }
 
-    /// Returns the total size in bytes of the incomplete request, as far as it is known.
+    /// Returns the total size in bytes of the incomplete request, as far as known.
     fn announced(&mut self) -> usize {
         match self.input.len() {
             0 => 0,
@@ -406,8 +402,8 @@ impl ProtocolConnection {
         }
     }
 
-    /// Returns how much to read from the socket at once. The amount is small while much of the
-    /// clients' budget is used.
+    /// Returns how much to read from the socket at once: a small amount while much of the clients'
+    /// budget is used.
     fn pace(&self) -> ReceiveAmount {
         match self.account.budget().is_tight() {
             true => ReceiveAmount::Little,
@@ -415,8 +411,8 @@ impl ProtocolConnection {
         }
     }
 
-    /// Reserves memory for the input of a request whose size, as far as it is known, is `wanted`
-    /// bytes.
+    /// Reserves memory for a request's input. `wanted` is the request size in bytes, as far as
+    /// known.
     fn room_for(&mut self, wanted: usize) -> ReserveOutcome {
         let next = self.input.next_capacity(wanted, self.pace());
         if wanted.max(next) <= self.account.budget().uncharged_input_limit() {
@@ -433,8 +429,8 @@ impl ProtocolConnection {
         }
     }
 
-    /// Returns whether the connection has waited for memory for longer than [`PATIENCE`]. The first
-    /// call starts the measurement.
+    /// Returns whether the connection has waited for memory for at least [`PATIENCE`]. The first
+    /// call starts the clock.
     fn has_waited(&mut self) -> bool {
         self.stalled.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
     }
@@ -459,14 +455,14 @@ impl ProtocolConnection {
         }
     }
 
-    /// Charges the current memory of the connection to the budget.
+    /// Charges the connection's current memory to the budget.
     fn settle(&mut self) {
         let (held, client) = (self.held(), &self.client);
         self.account.settle(held, &client.load, || client.age_ms());
     }
 
-    /// Ends a turn: frees the buffers that are not needed until the next turn, and charges the
-    /// remaining memory.
+    /// Ends a turn: frees the buffers that the next turn does not need, and charges the remaining
+    /// memory.
     fn rest(&mut self, turn: TurnOutcome) {
         self.input.rest();
         if self.input.len() == 0 {
@@ -492,11 +488,11 @@ impl ProtocolConnection {
         }
     }
 
-    /// Continues the connection after a sync of the store that has succeeded or failed.
+    /// Continues the connection after a sync of the store has succeeded or failed.
     pub(crate) fn synced(&mut self, result: &alluvium::Result<()>) {
         if let Err(error) = result {
-            // Replies that were already sent cannot be withdrawn. Unsent replies are discarded,
-            // because they would report success.
+            // Replies already sent cannot be withdrawn. Discard the unsent ones, because they would
+            // report success.
             self.output.truncate(self.sent);
             self.protocol
                 .report_sync_failure(&mut self.output, &error.to_string());

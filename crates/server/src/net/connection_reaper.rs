@@ -12,30 +12,31 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Maximum interval between two runs of the reaper. `WAITING_TICK` applies while a connection is
-/// waiting for memory, and `TICK` otherwise.
+/// Maximum interval between two runs of the reaper: `WAITING_TICK` while a connection waits for
+/// memory, otherwise `TICK`.
 const TICK: Duration = Duration::from_secs(1);
 const WAITING_TICK: Duration = Duration::from_millis(50);
 
 /// Minimum pause between two runs of the reaper, even if it is woken more often.
 const MIN_RUN_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Minimum pause between closing connections to free memory and closing more of them, unless the
-/// limit is exceeded. It gives waiting connections time to use the freed memory.
+/// Minimum pause after closing connections to free memory before more of them are closed, unless
+/// the limit is exceeded. Gives waiting connections time to use the freed memory.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A client is a slow reader if its oldest unsent reply is at least this old.
+/// Age in milliseconds of a client's oldest unsent reply from which the client counts as a slow
+/// reader.
 const SLOW_MS: u64 = 1000;
 
-/// An incomplete request or transaction is stalled if its client has been idle for at least this
-/// time.
+/// Idle time in milliseconds from which a client's incomplete request or transaction counts as
+/// stalled.
 const STILL_MS: u64 = 5000;
 
-/// An idle connection is closed at the latest when it has exceeded the idle timeout by the timeout
-/// divided by this number.
+/// Divisor of the idle timeout. The quotient is how long an idle connection may exceed the timeout
+/// before it is closed.
 const IDLE_CHECK_DIVISOR: u32 = 16;
 
-/// Free heap memory is returned to the operating system if resident memory exceeds the store's
+/// Free heap memory is returned to the operating system once resident memory exceeds the store's
 /// budget by more than `HEAP_SLACK_BYTES` plus the budget divided by `HEAP_SLACK_DIVISOR`.
 const HEAP_SLACK_BYTES: u64 = 16 << 20;
 const HEAP_SLACK_DIVISOR: u64 = 20;
@@ -45,16 +46,15 @@ const HEAP_SLACK_DIVISOR: u64 = 20;
 const MIN_TRIM_GAIN: u64 = 2 << 20;
 const MAX_TRIM_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The interface to the memory of the process that connections do not use, in particular the
-/// store's caches.
+/// The interface to the process's memory outside the connections, in particular the store's caches.
 pub(crate) trait MemoryPressureListener: Send + Sync {
-    /// Reduces the caches so that the connections can use `held` bytes of memory.
+    /// Shrinks the caches to leave `held` bytes of memory to the connections.
     ///
     /// # Errors
     /// The reason why the caches cannot be resized.
     fn release_memory(&self, held: u64) -> Result<(), String>;
 
-    /// Ages learnt access statistics. The reaper calls it once a second.
+    /// Ages learnt access statistics. Called by the reaper once a second.
     fn age_statistics(&self);
 
     /// Returns the memory budget of the store in bytes.
@@ -85,7 +85,7 @@ impl ConnectionReaper {
         })
     }
 
-    /// Tells the thread to end and waits until it has ended.
+    /// Stops the thread and waits for its end.
     pub(crate) fn stop(self) {
         self.is_stopping.store(true, Release);
         self.common.budget.wake_reaper();
@@ -105,8 +105,8 @@ fn run(common: &ServerContext, beside: &dyn MemoryPressureListener, is_stopping:
         let tick = TICK.min(common.config.login_timeout.max(WAITING_TICK));
         budget.wait_for_call(if is_wanted { WAITING_TICK } else { tick });
         let now = Instant::now();
-        // Waiting connections must have time to use the released memory before more connections are
-        // closed on their behalf.
+        // Give waiting connections time to use the released memory before closing more connections
+        // on their behalf.
         let is_due = closed.is_none_or(|closed| now.duration_since(closed) >= PAUSE);
         let mut has_closed = (budget.is_full() || is_due) && evict_connections(common);
         if has_closed {
@@ -173,10 +173,10 @@ fn slowness(client: &ClientHandle, now_ms: u64) -> Option<u128> {
     is_slow.then(|| unread as u128 * u128::from(age_ms))
 }
 
-/// Returns the idle time in milliseconds of a client whose request or transaction is incomplete.
-/// Returns `None` if the connection is not stalled.
+/// Returns for how many milliseconds a client with an incomplete request or transaction has been
+/// idle, or `None` if the connection is not stalled.
 fn measure_stall(client: &ClientHandle, now_ms: u64) -> Option<u128> {
-    // A busy connection is waiting for the server rather than for its client.
+    // A busy connection waits for the server, not for its client.
     if client.is_busy.load(Relaxed) {
         return None;
     }
@@ -187,9 +187,9 @@ fn measure_stall(client: &ClientHandle, now_ms: u64) -> Option<u128> {
     stands_still.then(|| u128::from(still_ms))
 }
 
-/// Frees memory if the limit is exceeded or a connection is waiting for memory. Closes the slowest
-/// readers or, if there are no slow readers, connections with stalled requests. Returns whether any
-/// was closed.
+/// Frees memory if the limit is exceeded or a connection waits for memory. Closes the slowest
+/// readers or, if there are none, connections with stalled requests. Returns whether any was
+/// closed.
 fn evict_connections(common: &ServerContext) -> bool {
     let budget = &common.budget;
     let (limit, used) = (budget.limit(), budget.used());
@@ -202,7 +202,7 @@ fn evict_connections(common: &ServerContext) -> bool {
     if !is_reader {
         found = rank_victims(common, measure_stall);
     }
-    // Connections that are already being closed will release their memory, so it counts as freed.
+    // Connections that are already closing will release their memory, so it counts as freed.
     let mut missing = if is_full { used - limit / 4 * 3 } else { 1 };
     let mut has_closed = false;
     for (_, client) in found {
@@ -230,7 +230,7 @@ fn evict_connections(common: &ServerContext) -> bool {
     has_closed
 }
 
-/// Returns the connections that may be closed to free memory, ordered from the worst to the best by
+/// Returns the connections that may be closed to free memory, ordered from worst to best by
 /// `how_bad`.
 fn rank_victims(
     common: &ServerContext,
@@ -251,7 +251,7 @@ fn rank_victims(
 }
 
 /// Schedules the checks of resident memory. Returning memory to the operating system takes time, so
-/// the interval between checks grows while little memory is gained.
+/// the interval between checks grows while they gain little.
 #[derive(Debug, Default)]
 struct HeapTrimSchedule {
     pause: Duration,
@@ -279,7 +279,7 @@ impl HeapTrimSchedule {
 }
 
 /// Schedules the checks for idle connections. A check visits all connections. The next check is due
-/// when the first of them can have reached the idle timeout.
+/// when the first of them could reach the idle timeout.
 #[derive(Debug, Default)]
 struct IdleCheckSchedule {
     timeout: Duration,
@@ -288,7 +288,7 @@ struct IdleCheckSchedule {
 
 impl IdleCheckSchedule {
     /// If a check is due, closes all connections that have been idle for at least the timeout.
-    /// Returns whether it has closed any connection.
+    /// Returns whether any was closed.
     fn close_idle(&mut self, common: &ServerContext, now: Instant) -> bool {
         let timeout = common.config.idle_timeout();
         if timeout != self.timeout {
@@ -338,7 +338,7 @@ mod tests {
         client.load.is_unfinished.store(true, Relaxed);
         assert_eq!(measure_stall(&client, STILL_MS - 1), None);
         assert_eq!(measure_stall(&client, STILL_MS), Some(u128::from(STILL_MS)));
-        // The request is complete and is waiting for its turn to be written.
+        // The request is complete and waits for its turn to write.
         client.is_busy.store(true, Relaxed);
         assert_eq!(measure_stall(&client, STILL_MS), None);
         client.is_busy.store(false, Relaxed);

@@ -4,40 +4,40 @@ use super::transport::Transport;
 use std::cell::Cell;
 use std::io;
 
-/// Minimum size in bytes of a buffer for usual reads from a socket.
+/// Minimum buffer size in bytes for ordinary reads from a socket.
 const CHUNK: usize = 64 << 10;
 
 thread_local! {
-    /// A buffer that all connections of a thread reuse while they have no incomplete request, so
-    /// that an idle connection needs no buffer of its own.
+    /// A buffer shared by all connections of a thread that have no incomplete request, so that an
+    /// idle connection needs no buffer of its own.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Size of a read in bytes while memory is scarce and the length of the request is unknown.
+/// Read size in bytes while memory is scarce and the request length is unknown.
 const LITTLE: usize = 4 << 10;
 
-/// The amount of data to receive at once.
+/// How much to receive at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveAmount {
-    /// Receive as much as is available.
+    /// As much as is available.
     Much,
-    /// If the length of the request is unknown, receive only enough to learn it.
+    /// If the request length is unknown, only enough to learn it.
     Little,
 }
 
 impl ReceiveAmount {
-    /// Returns whether only a small amount should be received for a request of `wanted` bytes.
+    /// Returns whether to receive only a small amount for a request of `wanted` bytes.
     fn is_little(self, wanted: usize) -> bool {
         self == ReceiveAmount::Little && wanted <= LITTLE
     }
 }
 
-/// Frees the reusable input buffer of the current thread.
+/// Frees the current thread's reusable input buffer.
 pub(super) fn forget_spare() {
     drop(SPARE.take());
 }
 
-/// A buffer of received bytes. All elements of `bytes` are initialised. The bytes from `start` to
+/// A buffer for received bytes. All elements of `bytes` are initialised. The bytes from `start` to
 /// `end` have been received but not parsed.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveBuffer {
@@ -73,7 +73,7 @@ impl ReceiveBuffer {
     }
 
     /// Returns the capacity in bytes that the buffer will have after the next receive. `wanted` is
-    /// the size of the incomplete request, as far as it is known.
+    /// the size of the incomplete request, as far as known.
     pub(super) fn next_capacity(&self, wanted: usize, pace: ReceiveAmount) -> usize {
         if pace.is_little(wanted) {
             return self.bytes.len().max(self.len() + LITTLE);
@@ -81,8 +81,8 @@ impl ReceiveBuffer {
         if self.bytes.len() - self.len() >= CHUNK / 4 {
             return self.bytes.len();
         }
-        // For a long request the buffer grows by half to limit copying, but not much beyond the
-        // size of the request if that is known.
+        // For a long request, grow the buffer by half to limit copying, but not much beyond the
+        // request size if that is known.
         let has = self.bytes.len();
         let longer = has + CHUNK.max(has / 2);
         match wanted.saturating_add(CHUNK / 4) {
@@ -91,8 +91,8 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Reads from the transport once. `wanted` is the size of the incomplete request, as far as it
-    /// is known. Returns the number of bytes requested from the transport and the number received.
+    /// Reads from the transport once. `wanted` is the size of the incomplete request, as far as
+    /// known. Returns the number of bytes requested from the transport and the number received.
     pub(crate) fn fill(
         &mut self,
         transport: &mut Transport,
@@ -129,7 +129,7 @@ impl ReceiveBuffer {
     }
 
     /// Ensures that the buffer has enough space for a read to be worth a system call. `wanted` is
-    /// the size of the incomplete request, as far as it is known.
+    /// the size of the incomplete request, as far as known.
     fn make_longer(&mut self, wanted: usize) {
         self.borrow();
         if self.start > 0 && self.bytes.len() - self.end < CHUNK / 4 {
@@ -144,8 +144,8 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Called when a turn ends. Frees the buffer if it contains no bytes, and replaces it by a
-    /// shorter one if few of its bytes are used.
+    /// Called at the end of a turn. Frees the buffer if it contains no bytes, and replaces it with
+    /// a shorter one if few of its bytes are used.
     pub(crate) fn rest(&mut self) {
         let left = self.len();
         let is_used = left > CHUNK / 4 && self.bytes.len() <= 4 * left.max(CHUNK);
@@ -158,14 +158,14 @@ impl ReceiveBuffer {
         };
         let bytes = std::mem::replace(&mut self.bytes, kept);
         (self.start, self.end) = (0, left);
-        // At most one buffer per thread is kept for reuse. There may be many threads, because each
+        // Keep at most one buffer per thread for reuse. There may be many threads, because each
         // request that waits for the store occupies one.
         if bytes.len() == CHUNK {
             SPARE.set(bytes);
         }
     }
 
-    /// Replaces a short buffer by one of at least [`CHUNK`] bytes, which may be the thread's
+    /// Replaces a short buffer with one of at least [`CHUNK`] bytes, which may be the thread's
     /// reusable buffer, and copies the unconsumed bytes into it.
     fn borrow(&mut self) {
         let left = self.len();

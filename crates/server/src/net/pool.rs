@@ -1,17 +1,16 @@
-//! The pool of threads that drive the event loops, and the hand-over of a loop whose thread blocks.
+//! The thread pool that drives the event loops and hands over a loop when its thread blocks.
 //!
-//! By default, a server with a store has an event loop for each of three quarters of the
-//! processors. One thread drives each loop. Before a thread serves a connection, it *parks* the
-//! loop at a place where other threads can take it over. Afterwards it takes the loop back. As long
-//! as the store answers from memory, this costs two uncontended locks. A command that reads records
-//! does not block its thread while the device is busy. Instead, the connection ends its turn, and
-//! gets another one when the store wakes it. All other commands may block. A thread announces that
-//! it is about to block (`wait_hooks.rs`), and a spare thread then takes over the loop and drives
-//! it. The blocked thread later returns its connection through the loop's inbox and becomes a spare
-//! thread itself. A scan cannot announce that it will block. This case is detected by a monitor,
-//! which runs every millisecond.
+//! By default, a server with a store has one event loop for three quarters of the processors, each
+//! driven by one thread. Before a thread serves a connection, it *parks* the loop where other
+//! threads can take it over. Afterwards it takes the loop back. As long as the store answers from
+//! memory, this costs two uncontended locks. A command that reads records does not block its thread
+//! while the device is busy: the connection ends its turn, and gets another one when the store
+//! wakes it. All other commands may block. A thread announces that it is about to block
+//! (`wait_hooks.rs`), and a spare thread then takes over the loop. The blocked thread later returns
+//! its connection through the loop's inbox and becomes a spare thread itself. A scan cannot
+//! announce that it will block, so a monitor, which runs every millisecond, detects this case.
 //!
-//! Go's scheduler treats threads in system calls in the same way.
+//! Go's scheduler treats threads in system calls the same way.
 
 use super::budget::ConnectionBudget;
 use super::connection::{self, ProtocolConnection, TurnOutcome, panic_text};
@@ -28,52 +27,49 @@ use std::time::{Duration, Instant};
 /// Maximum number of serving threads. If all of them are blocked, event loops wait for a thread.
 const MAX_THREADS: usize = 256;
 
-/// Polling interval of the monitor. `BUSY_TICK` applies while the loops are active, and `IDLE_TICK`
-/// otherwise.
+/// Polling interval of the monitor: `BUSY_TICK` while the loops are active, otherwise `IDLE_TICK`.
 const BUSY_TICK: Duration = Duration::from_millis(1);
 const IDLE_TICK: Duration = Duration::from_millis(20);
 
 /// Time after which a spare thread without work ends.
 const SPARE_LIFE: Duration = Duration::from_secs(10);
 
-/// Number of monitor ticks after which a parked loop is taken over if its thread has announced that
-/// it may wait for the device.
+/// Number of monitor ticks after which a spare thread takes over a parked loop whose thread has
+/// announced that it may wait for the device.
 const WATCHED_TICKS: u32 = 2;
 
-/// Number of monitor ticks after which any other parked loop is taken over. The number is high
-/// because the monitor cannot distinguish a thread that waits for a processor from one that waits
-/// for the device. If all processors are busy, an additional thread would make the wait longer.
+/// Number of monitor ticks after which a spare thread takes over any other parked loop. The number
+/// is high because the monitor cannot distinguish a thread that waits for a processor from one that
+/// waits for the device. If all processors are busy, another thread would prolong the wait.
 const HELD_UP_TICKS: u32 = 50;
 
 /// A message from another thread to an event loop.
 pub(crate) enum LoopMessage {
-    /// A newly accepted connection that has no slot in the loop yet.
+    /// A newly accepted connection, which has no slot in the loop yet.
     New(Box<ProtocolConnection>),
     /// A connection of this loop that another thread has served, and the outcome of its turn.
     Back(usize, Box<ProtocolConnection>, TurnOutcome),
-    /// The connection in this slot can continue, because the event for which it waited has
-    /// occurred.
+    /// The connection in this slot can continue, because the event that it awaited has occurred.
     Woken(usize),
 }
 
-/// The shared part of an event loop: the place where the loop is stored while it is parked, and its
-/// inbox.
+/// The shared part of an event loop: its inbox, and the loop itself while it is parked.
 pub(crate) struct LoopSlot {
     parked: Mutex<Option<Box<EventLoop>>>,
     inbox: Mutex<Vec<LoopMessage>>,
     has_mail: AtomicBool,
     waker: mio::Waker,
-    /// Incremented whenever the loop is parked or taken. The value is odd while the loop is parked.
+    /// Incremented whenever the loop is parked or taken; odd while it is parked.
     epoch: AtomicU64,
     /// Whether the thread that serves a connection of this loop has announced that it may wait for
     /// the device.
     pub(super) is_watched: AtomicBool,
     /// Whether the loop is in the list of loops that spare threads can take over.
     is_offered: AtomicBool,
-    /// Whether the loop must check its connections, because some were killed or memory for which
-    /// they wait may be available.
+    /// Whether the loop must check its connections, because some were killed or memory that they
+    /// await may be available.
     looks: AtomicBool,
-    /// Whether the loop has panicked, after which no thread drives it.
+    /// Whether the loop has panicked. No thread drives it after that.
     pub(super) is_over: AtomicBool,
 }
 
@@ -94,8 +90,7 @@ impl LoopSlot {
 
     pub(crate) fn send(&self, message: LoopMessage) {
         self.inbox.lock().push(message);
-        // If the flag was already set, the sender that set it has woken the loop or is about to do
-        // so.
+        // If the flag was already set, its setter has woken the loop or is about to do so.
         if !self.has_mail.swap(true, Ordering::AcqRel) {
             self.wake();
         }
@@ -107,13 +102,13 @@ impl LoopSlot {
         }
     }
 
-    /// Makes the loop close killed connections and resume those that are waiting for memory.
+    /// Makes the loop close killed connections and resume those that wait for memory.
     pub(crate) fn request_check(&self) {
         self.looks.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Returns whether a check of the connections was requested, and resets the request.
+    /// Returns whether a connection check was requested, and clears the request.
     pub(super) fn takes_look(&self) -> bool {
         self.looks.swap(false, Ordering::AcqRel)
     }
@@ -139,7 +134,7 @@ impl LoopSlot {
     }
 }
 
-/// The wait hook of a thread that drives a loop. It lets other threads take over the loop when the
+/// The wait hook of a thread that drives a loop. It hands the loop over to other threads when the
 /// thread blocks.
 pub(super) struct LoopHandoff {
     pub(super) pool: Arc<LoopPool>,
@@ -158,7 +153,7 @@ impl OnWait for LoopHandoff {
     }
 }
 
-/// A waker that gives the connection in a slot of a loop another turn.
+/// A waker that gives the connection in one of a loop's slots another turn.
 struct ConnectionWaker {
     pool: Weak<LoopPool>,
     seat: usize,
@@ -181,9 +176,9 @@ impl Wake for ConnectionWaker {
 struct SpareThreads {
     /// Indices of the loops that need a thread.
     offers: Vec<usize>,
-    /// Number of threads that are waiting for a loop.
+    /// Number of threads that wait for a loop.
     idle: usize,
-    /// Number of threads that have not ended, including those that are idle or blocked.
+    /// Number of living threads, including idle and blocked ones.
     alive: usize,
 }
 
@@ -197,7 +192,7 @@ pub(crate) struct LoopPool {
     /// Number of loops that have ended during shutdown.
     pub(crate) done: AtomicUsize,
     stop_at: Mutex<Option<Instant>>,
-    /// The memory budget of the connections, in which the threads are included.
+    /// The connections' memory budget, which also covers the threads.
     budget: Arc<ConnectionBudget>,
 }
 
@@ -236,7 +231,7 @@ impl LoopPool {
         }))
     }
 
-    /// Offers a parked loop to spare threads. If no spare thread is idle, starts a new one.
+    /// Offers a parked loop to spare threads. Starts a new thread if none is idle.
     pub(crate) fn offer(self: &Arc<LoopPool>, seat: usize) {
         if self.seats[seat].is_offered.swap(true, Ordering::AcqRel) {
             return;
@@ -260,7 +255,7 @@ impl LoopPool {
         }
     }
 
-    /// The main function of a serving thread: drives loops until no loop needs a thread.
+    /// The main function of a serving thread, which drives loops until no loop needs a thread.
     fn run(self: &Arc<LoopPool>) {
         while let Some(seat) = self.next_offer() {
             self.seats[seat].is_offered.store(false, Ordering::Release);
@@ -274,9 +269,9 @@ impl LoopPool {
         self.ended.notify_all();
     }
 
-    /// Drives a loop. Connections catch panics of their commands, so a panic that arrives here is a
-    /// fault of the loop itself. The connections of the loop are then lost, and new connections are
-    /// given to other loops.
+    /// Drives a loop. Connections catch the panics of their commands, so a panic that arrives here
+    /// is a bug in the loop itself. The loop's connections are then lost, and other loops get its
+    /// new connections.
     fn drive(self: &Arc<LoopPool>, driver: Box<EventLoop>, seat: usize) {
         let driven = catch_unwind(AssertUnwindSafe(|| driver.drive(self, seat)));
         let Err(panic) = driven else { return };
@@ -289,8 +284,8 @@ impl LoopPool {
     }
 
     fn next_offer(&self) -> Option<usize> {
-        // An idle thread frees its reusable buffers. Many threads may be idle here, up to the
-        // largest number of requests that have waited for the store at the same time.
+        // An idle thread frees its reusable buffers. There may be as many idle threads as requests
+        // have ever waited for the store at the same time.
         input::forget_spare();
         connection::forget_spare();
         let mut spares = self.spares.lock();
@@ -338,7 +333,7 @@ impl LoopPool {
     }
 
     /// Begins the shutdown. No further requests are read. Each connection is closed once its
-    /// replies have been sent, but at the latest at `deadline`.
+    /// replies have been sent, or at `deadline` at the latest.
     pub(crate) fn stop(&self, deadline: Instant) {
         *self.stop_at.lock() = Some(deadline);
         self.is_stopping.store(true, Ordering::Release);
@@ -351,7 +346,7 @@ impl LoopPool {
         self.stop_at.lock().is_some_and(|at| Instant::now() >= at)
     }
 
-    /// Counts a loop as ended. After the last loop has ended, the spare threads end too.
+    /// Counts a loop as ended. After the last one, the spare threads end, too.
     pub(crate) fn loop_ended(&self) {
         self.done.fetch_add(1, Ordering::AcqRel);
         let _spares = self.spares.lock();

@@ -19,7 +19,7 @@ pub(crate) enum ClientSocket {
 }
 
 impl ClientSocket {
-    /// Returns access to the socket's options if it is a TCP socket.
+    /// Returns access to the socket's options if this is a TCP socket.
     pub(super) fn network(&self) -> Option<SockRef<'_>> {
         match self {
             ClientSocket::Network(socket) => Some(SockRef::from(socket)),
@@ -93,8 +93,8 @@ pub(crate) enum ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Accepts the next connection. Returns its socket, the address of the client and the address
-    /// of the server.
+    /// Accepts the next connection. Returns its socket, the client's address and the server's
+    /// address.
     pub(super) fn accept(&self) -> io::Result<(ClientSocket, (EndpointAddress, EndpointAddress))> {
         match self {
             ListeningSocket::Network(listener) => {

@@ -1,10 +1,10 @@
-//! Hooks that are called before a thread waits for the store, so that other threads can take over
-//! the rest of its work.
+//! Hooks that run before a thread waits for the store, so that other threads can take over the rest
+//! of its work.
 //!
 //! A serving thread registers its hook once with [`on_wait`], and calls [`begin`] before it serves
-//! each connection. A read looks for its data in memory first, and calls [`wait_for`] if the data
-//! must be read from the device. Code that cannot predict whether it will wait, such as a scan,
-//! holds a guard of [`may_wait`].
+//! each connection. A read looks for its data in memory first, and calls [`wait_for`] only if it
+//! must read from the device. Code that cannot predict whether it will wait, such as a scan, holds
+//! a guard from [`may_wait`].
 
 use alluvium::GatheredReads;
 use std::cell::{Cell, RefCell};
@@ -21,17 +21,17 @@ pub(crate) trait OnWait {
     fn about_to_wait(&self);
 
     /// Called with true when the thread enters code that may wait, and with false when it leaves
-    /// it.
+    /// that code.
     fn may_wait(&self, may: bool);
 }
 
 thread_local! {
     static ON_WAIT: RefCell<Option<Rc<dyn OnWait>>> = const { RefCell::new(None) };
-    /// Whether the hook has been called for the current task. It is called at most once per task.
+    /// Whether the hook has been called for the current task. It runs at most once per task.
     static IS_TOLD: Cell<bool> = const { Cell::new(false) };
     /// Number of [`MayWait`] guards that this thread currently holds.
     static WATCHED: Cell<u32> = const { Cell::new(0) };
-    /// A waker that unparks this thread. It is created once per thread, because creating a waker
+    /// A waker that unparks this thread. Created only once per thread, because creating a waker
     /// allocates memory.
     static WAKER: Waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
 }
@@ -64,8 +64,7 @@ pub(crate) fn begin() {
 
 /// Announces that the current thread is about to wait, usually for the device.
 pub(crate) fn about_to_wait() {
-    // Other clients of this thread are waiting for the reads that were gathered for submission, so
-    // these are submitted first.
+    // Submit the gathered reads first, because other clients of this thread are waiting for them.
     GatheredReads::hand_over();
     if !IS_TOLD.replace(true) {
         tell(|on_wait| on_wait.about_to_wait());
@@ -94,8 +93,8 @@ impl Drop for MayWait {
     }
 }
 
-/// Blocks the current thread until a future is ready. The future becomes ready when the device has
-/// completed a read.
+/// Blocks the current thread until a future is ready, which is when the device has completed a
+/// read.
 pub(crate) fn wait_for<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     WAKER.with(|waker| {

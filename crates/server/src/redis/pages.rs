@@ -1,11 +1,11 @@
-//! Replies that contain a whole collection. They are read and written in pages, so that the whole
-//! reply is never in memory.
+//! Replies with a whole collection, read and written page by page so that the whole reply is never
+//! in memory.
 //!
-//! The first page is written when the command is executed. If there are more pages and the reply
-//! may be sent in parts, the rest becomes a [`ReplyTail`]. It contains an iterator, which reads a
-//! snapshot of the store from the time when the command's locks were released, and writes a page
-//! whenever the client has read the previous one. Between MULTI and EXEC a reply cannot be sent in
-//! parts, so it must fit into the output limit of a client.
+//! The command writes the first page when it executes. If there are more pages and the reply may be
+//! sent in parts, a [`ReplyTail`] writes the rest. It iterates over a snapshot taken before the
+//! command's locks were released, and writes a page whenever the client has read the previous one.
+//! Between MULTI and EXEC, a reply cannot be sent in parts, so it must fit into the client's output
+//! limit.
 
 use super::args::check_room;
 use crate::error::CommandError;
@@ -18,18 +18,18 @@ use alluvium::{Iter, Keyspace};
 /// Approximate size of a page in bytes.
 pub(super) const PAGE: usize = 64 << 10;
 
-/// Which part of each element a reply contains.
+/// The part of each element that a reply contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ElementProjection {
-    /// The value of the element: of a list, or of a hash for HVALS.
+    /// The element's value: of a list, or of a hash for HVALS.
     Value,
-    /// The member of a set, or the field of a hash.
+    /// A set's member, or a hash's field.
     Member,
-    /// The field of a hash and its value.
+    /// A hash's field and value.
     Pair,
-    /// The member of a sorted set, in score order.
+    /// A sorted set's member, in score order.
     Ranked,
-    /// The member of a sorted set and its score, in score order.
+    /// A sorted set's member and its score, in score order.
     Scored,
 }
 
@@ -55,8 +55,8 @@ impl ElementProjection {
     }
 }
 
-/// A range of consecutive elements: of the keys between `start` and `end`, `count` elements after
-/// the first `skip`.
+/// A range of consecutive elements: those between the keys `start` and `end`, without the first
+/// `skip` and limited to `count`.
 #[derive(Clone, Debug)]
 pub(super) struct ElementRange {
     pub(super) start: InnerKey,
@@ -79,7 +79,7 @@ impl ElementRange {
         }
     }
 
-    /// Removes from the range all elements up to and including the one with this key.
+    /// Removes the element with this key and all elements before it from the range.
     fn behind(&mut self, key: &[u8]) {
         match self.direction {
             WalkDirection::Forward => {
@@ -97,7 +97,7 @@ fn missing(left: u64) -> CommandError {
     )))
 }
 
-/// Writes the elements of a range as a reply. The caller must have written their number already.
+/// Writes the elements in a range as a reply. The caller must already have written their number.
 pub(super) fn write(
     transaction: &CommandTransaction<'_>,
     reply: &mut ReplyWriter<'_>,
@@ -133,7 +133,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The pages of a reply that are still to be sent.
+/// The rest of a reply's pages.
 struct CollectionReplyTail {
     data: Keyspace,
     stretch: ElementRange,

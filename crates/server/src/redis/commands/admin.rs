@@ -1,5 +1,4 @@
-//! Commands for the administration of the server: settings, durability, and the log of slow
-//! commands.
+//! Commands for server administration: settings, durability, and the slow log.
 
 use super::limits;
 use crate::access::glob;
@@ -19,8 +18,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A setting: its name, the function that reads it, and the function that changes it if it can be
-/// changed.
+/// A setting: its name, the function that reads it, and, if it can be changed, the function that
+/// does so.
 struct ConfigParameter {
     name: &'static str,
     read: fn(&StoreContext) -> String,
@@ -185,7 +184,7 @@ pub(crate) fn config(
     Ok(())
 }
 
-/// Changes all settings or none. If a setting is rejected, those changed before it are restored.
+/// Changes all settings or none. If a setting is rejected, restores those already changed.
 fn change_all(shared: &StoreContext, args: Args<'_>) -> CommandResult {
     let mut before: Vec<(&ConfigParameter, String)> = Vec::new();
     for index in (0..args.len()).step_by(2) {
@@ -243,8 +242,8 @@ pub(crate) fn debug(
     args: Args<'_>,
     reply: &mut ReplyWriter<'_>,
 ) -> CommandResult {
-    // This command crashes a Redis server. Here it only closes the connection, as does every panic
-    // in a command.
+    // This command crashes a Redis server. Here it only closes the connection, like every panic in
+    // a command.
     assert!(args.len() != 2 || !args.is(1, "PANIC"), "DEBUG PANIC");
     if args.len() != 3 || !args.is(1, "SLEEP") {
         return Err(unknown_subcommand("debug", args));
@@ -275,7 +274,7 @@ pub(crate) fn slowlog(
             let most = most.ok_or(CommandError::say(
                 "ERR count should be greater than or equal to -1",
             ))?;
-            // The number -1 requests all entries.
+            // -1 requests all entries.
             let entries = slow.newest(usize::try_from(most).unwrap_or(usize::MAX));
             reply.array(entries.len());
             for entry in entries {

@@ -1,4 +1,4 @@
-//! The commands COMMAND and OBJECT, which describe commands and the encoding of values.
+//! The commands COMMAND and OBJECT, which describe commands and value encodings.
 
 use crate::access::glob;
 use crate::error::{CommandError, CommandResult};
@@ -56,11 +56,11 @@ pub(crate) fn command(
     Ok(())
 }
 
-/// The name of a subcommand and its arity.
+/// A subcommand's name and arity.
 type SubcommandArity = (&'static str, i32);
 
-/// Returns the command with a name. If the name has the form `command|subcommand`, also returns the
-/// subcommand.
+/// Returns the command with this name. For a name of the form `command|subcommand`, also returns
+/// the subcommand.
 fn named(name: &[u8]) -> Option<(&'static CommandSpec, Option<&'static SubcommandArity>)> {
     let Some(at) = name.iter().position(|&byte| byte == b'|') else {
         return Some((names::find(name)?, None));
@@ -71,12 +71,12 @@ fn named(name: &[u8]) -> Option<(&'static CommandSpec, Option<&'static Subcomman
     Some((command, Some(part)))
 }
 
-/// The filter of COMMAND LIST, which selects commands.
+/// The filter of COMMAND LIST.
 enum CommandFilter<'a> {
     None,
     Category(&'a [u8]),
     Pattern(Vec<u8>),
-    /// Selects the commands of a module. There are no modules, so it selects nothing.
+    /// Selects a module's commands. There are no modules, so it selects nothing.
     Nothing,
 }
 
@@ -142,12 +142,12 @@ fn docs(args: Args<'_>, reply: &mut ReplyWriter<'_>) {
     }
 }
 
-/// The index of the key argument in subcommands that have a key.
+/// The index of the key argument in subcommands with a key.
 const KEY_OF_SUBCOMMAND: u32 = 2;
 
-/// Returns the command with which the arguments begin, and its keys. Errors are detected in the
-/// same order as in Redis: unknown command, command that cannot have keys, wrong number of
-/// arguments, invalid keys.
+/// Returns the command at the beginning of the arguments, and its keys. Checks for errors in the
+/// same order as Redis: unknown command, command that cannot have keys, wrong number of arguments,
+/// invalid keys.
 fn keys_of<'a>(args: Args<'a>) -> Result<(&'static CommandSpec, Vec<&'a [u8]>), CommandError> {
     const UNKNOWN: CommandError = CommandError::say("ERR Invalid command specified");
     let command = names::find(args.at(0)).ok_or(UNKNOWN)?;
@@ -244,7 +244,7 @@ fn describe_part(command: &CommandSpec, (word, arity): &SubcommandArity, reply: 
     reply.set(0);
 }
 
-/// Writes the description of a command except for its subcommands.
+/// Writes a command's description without its subcommands.
 fn begin(command: &CommandSpec, name: &str, arity: i32, reply: &mut ReplyWriter<'_>) {
     let flags = flags(command);
     reply.array(10);
@@ -261,13 +261,13 @@ fn begin(command: &CommandSpec, name: &str, arity: i32, reply: &mut ReplyWriter<
     classes
         .iter()
         .for_each(|class| reply.simple(&format!("@{class}")));
-    // The hints and the key specifications are empty.
+    // This server reports no hints and no key specifications.
     reply.set(0);
     reply.set(0);
 }
 
-/// Limits up to which Redis uses compact encodings: the number of elements, and the length of an
-/// element in bytes.
+/// Up to these limits, Redis uses compact encodings. They concern the number of elements and an
+/// element's length in bytes.
 const LISTPACK_ELEMENTS: u64 = 128;
 const LISTPACK_BYTES: usize = 64;
 const INTSET_ELEMENTS: u64 = 512;
@@ -322,8 +322,8 @@ pub(crate) fn object(
     Ok(())
 }
 
-/// Returns the name of the encoding that Redis would use for a collection. This server encodes all
-/// collections in the same way.
+/// Returns the name of the encoding that Redis would use for a collection. This server uses the
+/// same encoding for all collections.
 fn encoding(
     transaction: &CommandTransaction<'_>,
     collection: &CollectionHeader,

@@ -1,13 +1,12 @@
-//! Selects uniformly distributed random elements of hashes, sets and sorted sets.
+//! Selects uniformly distributed random elements from hashes, sets and sorted sets.
 //!
 //! Elements are ordered by their hashes, which are uniformly distributed over 64 bits. The range of
-//! hashes is divided into windows of equal width that contain a few elements on average. To select
-//! an element, a random window and a random index are generated. If the window has an element at
-//! this index, that element is the result; otherwise, both are generated again. Therefore all
-//! elements have the same probability, and the expected cost does not depend on the size of the
-//! collection. If a large part of a collection is requested, the collection is iterated once, and
-//! each element is selected with the probability that it is among the elements still to be
-//! selected.
+//! hashes is divided into windows of equal width, with a few elements each on average. To select an
+//! element, a random window and a random index are generated until the window has an element at
+//! that index. All elements therefore have the same probability, and the expected cost does not
+//! depend on the size of the collection. If a command requests a large part of a collection, the
+//! collection is iterated once instead, and each element is selected with the probability that it
+//! belongs to those still to be selected.
 
 use crate::error::CommandError;
 use crate::protocol::resp::ReplyWriter;
@@ -22,19 +21,18 @@ use std::collections::BTreeSet;
 const EXPECTED: u64 = 16;
 const MOST: u64 = 40;
 
-/// Collections of up to this many elements are treated as a single window.
+/// Maximum size of a collection that is treated as a single window.
 const SMALL: u64 = MOST;
 
 /// Number of failed attempts after which the element that follows a random hash is returned
-/// instead. This is needed because a client can choose elements whose hashes are concentrated in
-/// few windows.
+/// instead. Without this limit, a client could concentrate its elements' hashes in few windows and
+/// make the search very long.
 const TRIES: usize = 200;
 
-/// Number of elements whose iteration takes about as long as selecting one random element.
+/// Number of elements that can be iterated in about the time it takes to select one random element.
 const WALKED: u64 = 256;
 
-/// Returns the key range of a collection's elements. For a sorted set, this is the range of its
-/// member keys.
+/// Returns the key range of a collection's elements or, for a sorted set, of its member keys.
 fn whole(transaction: &CommandTransaction<'_>, collection: &CollectionHeader) -> (InnerKey, InnerKey) {
     let (database, number) = (transaction.database, collection.number);
     if collection.kind == CollectionKind::SortedSet {
@@ -46,7 +44,7 @@ fn whole(transaction: &CommandTransaction<'_>, collection: &CollectionHeader) ->
     (start, end)
 }
 
-/// Returns the smallest possible key of the elements whose hashes are at least `place`.
+/// Returns the smallest possible key of an element whose hash is at least `place`.
 fn at(transaction: &CommandTransaction<'_>, collection: &CollectionHeader, place: u64) -> InnerKey {
     match collection.kind {
         CollectionKind::SortedSet => format::sorted_place_key(transaction.database, collection.number, place),
@@ -98,7 +96,8 @@ fn one(
     }
 }
 
-/// Selects `count` random elements, of which some may be equal, and calls `each` with each of them.
+/// Selects `count` random elements, possibly the same ones repeatedly, and calls `each` with each
+/// of them.
 pub(super) fn with_repetitions(
     transaction: &CommandTransaction<'_>,
     collection: &CollectionHeader,
@@ -172,8 +171,8 @@ pub(crate) fn different(
         });
     }
     let mut seen = BTreeSet::new();
-    // If a client has chosen the hashes, it could take too long to find all elements by random
-    // selection. In this case fewer elements are returned, and the caller can request the rest.
+    // If a client has chosen the hashes, finding all elements by random selection could take too
+    // long. In this case return fewer elements, and let the caller request the rest.
     let mut tries = wanted.saturating_mul(TRIES as u64);
     while (seen.len() as u64) < wanted && tries > 0 {
         tries -= 1;
@@ -188,8 +187,8 @@ pub(crate) fn different(
     Ok(())
 }
 
-/// Returns an error if a reply of `count` elements would exceed the output limit even if all
-/// elements were empty.
+/// Returns an error if a reply of `count` elements would exceed the output limit even with empty
+/// elements.
 pub(super) fn check_count(reply: &ReplyWriter<'_>, count: u64) -> Result<(), CommandError> {
     /// Length in bytes of the shortest possible element of a reply.
     const LEAST: u64 = b"$0\r\n\r\n".len() as u64;

@@ -7,7 +7,7 @@ use crate::redis::string_store::StringStore;
 use crate::store::model::TypedValue;
 use std::borrow::Cow;
 
-/// The unit of an expiry time, and whether the time is absolute or relative to the current time.
+/// The unit of an expiry time, and whether the time is absolute or relative to now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpiryUnit {
     InSeconds,
@@ -17,8 +17,8 @@ pub(crate) enum ExpiryUnit {
 }
 
 impl ExpiryUnit {
-    /// Returns the time unit of an expiry option (EX, PX and so on) of SET or GETEX, or `None` if
-    /// the word is another option.
+    /// Returns the unit of a SET or GETEX expiry option (EX, PX and so on), or `None` for any other
+    /// word.
     pub(super) fn of_option(word: &[u8]) -> Option<ExpiryUnit> {
         [
             ("EX", ExpiryUnit::InSeconds),
@@ -48,8 +48,8 @@ fn invalid(command: &str) -> CommandError {
     )))
 }
 
-/// Parses the expiry time of a new value and converts it to milliseconds since 1970. Returns an
-/// error if the number is not positive.
+/// Parses a new value's expiry time and converts it to milliseconds since 1970. Fails if the number
+/// is not positive.
 pub(crate) fn moment(
     value: &[u8],
     unit: ExpiryUnit,
@@ -63,8 +63,8 @@ pub(crate) fn moment(
         .ok_or_else(|| invalid(command))
 }
 
-/// The conditions of EXPIRE under which the expiry time is changed: NX, XX, GT and LT, in the order
-/// of the fields.
+/// The conditions under which EXPIRE changes the expiry time: NX, XX, GT and LT, in the order of
+/// the fields.
 #[derive(Default)]
 struct ExpiryConditions {
     if_never: bool,
@@ -107,8 +107,8 @@ fn conditions(args: Args<'_>) -> Result<ExpiryConditions, CommandError> {
 }
 
 impl ExpiryConditions {
-    /// Returns whether the conditions permit changing the expiry time of a key from `now` (0 if the
-    /// key never expires) to `then`. Both are in milliseconds since 1970.
+    /// Returns whether the conditions permit changing a key's expiry time from `now` (0 if it never
+    /// expires) to `then`, both in milliseconds since 1970.
     fn hold(&self, now: u64, then: i64) -> bool {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let never = now == 0;
@@ -126,7 +126,7 @@ fn set_expiry(
     unit: ExpiryUnit,
     command: &str,
 ) -> CommandResult {
-    // Errors are detected in the same order as in Redis.
+    // Check for errors in the same order as Redis.
     let conditions = conditions(args)?;
     let value = integer(args.at(2))?;
     let now_ms = transaction.now_ms();
@@ -193,8 +193,8 @@ pub(crate) fn persist(
     Ok(())
 }
 
-/// Writes the reply to TTL and related commands. It is -2 if the key does not exist, and -1 if the
-/// key never expires.
+/// Writes the reply to TTL and related commands: -2 if the key does not exist, and -1 if it never
+/// expires.
 fn report(
     transaction: &mut impl StringStore,
     args: Args<'_>,

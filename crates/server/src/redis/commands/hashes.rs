@@ -1,4 +1,4 @@
-//! Commands on hashes. Each field of a hash is stored as a separate key.
+//! Commands on hashes. Each field is stored under a key of its own.
 
 use super::draw;
 use super::scan_commands::{self, ScanOptions};
@@ -42,7 +42,7 @@ fn set_all(
         .step_by(2)
         .map(|index| place(transaction, &hash, args.at(index)))
         .collect();
-    // An empty hash has no fields that need to be looked up.
+    // An empty hash has no fields to look up.
     let there = match hash.count {
         0 => SmallVec::new(),
         _ => transaction.are_there(&places)?,
@@ -51,7 +51,7 @@ fn set_all(
     let mut count = 0;
     for (index, place) in places.into_iter().enumerate() {
         let was_there = there.get(index) == Some(&true);
-        // If a field occurs twice in the command, count it only once.
+        // Count a field that occurs twice in the command only once.
         if !was_there && (is_one || transaction.own_value(&place).is_none()) {
             count += 1;
         }
@@ -82,7 +82,7 @@ pub(crate) fn hmset(
     Ok(())
 }
 
-/// Returns a hash and the value of one of its fields. Returns `None` for whatever does not exist.
+/// Returns a hash and the value of one of its fields, with `None` for whichever does not exist.
 fn field(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -170,8 +170,8 @@ pub(crate) fn hmget(
         fields.iter().for_each(|_| reply.null());
         return Ok(());
     };
-    // Read only some of the fields at a time, because a command can name a field with a long value
-    // many times.
+    // Read only a few fields at a time, because a command can name a field with a long value many
+    // times.
     let mut start = 0;
     while start < fields.len() {
         let at_once = AT_ONCE.min(transaction.store.sizes.most());
@@ -197,7 +197,7 @@ pub(crate) fn hlen(
     Ok(())
 }
 
-/// Writes the part `what` (field, value or both) of all fields of a hash.
+/// Writes the part `what` (field, value or both) of every field of a hash.
 fn write_all(
     transaction: &CommandTransaction<'_>,
     reply: &mut ReplyWriter<'_>,
@@ -208,7 +208,7 @@ fn write_all(
     pages::write(transaction, reply, whole, what)
 }
 
-/// Returns the number of fields as the length of a reply.
+/// Returns the number of fields, as a reply states it.
 fn count(hash: Option<&CollectionHeader>) -> usize {
     hash.map_or(0, |hash| usize::try_from(hash.count).unwrap_or(usize::MAX))
 }
@@ -399,8 +399,8 @@ pub(crate) fn hrandfield(
         reply.array(head(hash.count));
         return write_all(transaction, reply, &hash, what);
     }
-    // The number of selected elements, which the reply states first, is known only after the
-    // selection.
+    // The reply states the number of selected elements first, but that number is known only after
+    // the selection.
     let mut body = Vec::new();
     let mut drawn = ReplyWriter::new(&mut body, reply.version()).at_most(reply.most());
     let mut many = 0;
@@ -413,7 +413,7 @@ pub(crate) fn hrandfield(
     Ok(())
 }
 
-/// Parses the number of random elements to select. If it is negative, elements may be selected
+/// Parses the number of random elements to select. If it is negative, an element may be selected
 /// repeatedly.
 pub(super) fn random_count(text: &[u8]) -> Result<i64, CommandError> {
     match integer(text)? {

@@ -1,5 +1,5 @@
-//! The commands BEGIN, COMMIT and ABORT. They control interactive transactions, in which each
-//! command is executed and answered immediately.
+//! The commands BEGIN, COMMIT and ABORT. They control interactive transactions, which execute and
+//! answer each command immediately.
 
 use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Default timeout and maximum timeout of a transaction, in milliseconds.
+/// Default and maximum transaction timeout in milliseconds.
 const TIMEOUT_MS: u64 = 60_000;
 const MOST_TIMEOUT_MS: u64 = 600_000;
 
@@ -60,17 +60,17 @@ fn timeout(text: &[u8]) -> Result<Duration, CommandError> {
     }
 }
 
-/// A transaction that a client has started with BEGIN.
+/// A transaction started with BEGIN.
 pub(crate) struct SessionTransaction {
     interactive: InteractiveTransaction,
-    /// The write commands of the transaction, with the permissions that they needed.
+    /// The transaction's write commands, with the permissions that they needed.
     asked: WriteAccessLog,
-    /// Whether a command was rejected, in which case COMMIT fails.
+    /// Whether a command was rejected. COMMIT then fails.
     has_failed: bool,
 }
 
 impl SessionTransaction {
-    /// Makes COMMIT fail, because a command of the transaction was rejected.
+    /// Makes COMMIT fail because a command of the transaction was rejected.
     pub(crate) fn fail(&mut self) {
         self.has_failed = true;
     }
@@ -138,8 +138,8 @@ pub(crate) fn abort(
     Ok(())
 }
 
-/// Returns whether a command is permitted between BEGIN and COMMIT. It is if all its reads and
-/// writes go through the transaction.
+/// Returns whether a command is allowed between BEGIN and COMMIT, that is, whether all its reads
+/// and writes go through the transaction.
 fn runs_within(command: &CommandSpec) -> bool {
     match command.group {
         "string" | "bitmap" | "hash" | "list" | "set" | "sorted-set" => true,
@@ -175,14 +175,14 @@ fn runs_within(command: &CommandSpec) -> bool {
 }
 
 impl RedisSession {
-    /// Returns the memory used by the transaction, in bytes.
+    /// Returns the memory used by the transaction in bytes.
     pub(crate) fn within_held(&self) -> usize {
         self.interactive
             .as_ref()
             .map_or(0, |begun| begun.interactive.held() + begun.asked.held())
     }
 
-    /// Makes EXEC or COMMIT of the current transaction fail, because a command was rejected.
+    /// Makes the current transaction's EXEC or COMMIT fail because a command was rejected.
     pub(crate) fn fail_transaction(&mut self) {
         self.multi.fail();
         if let Some(begun) = &mut self.interactive {
@@ -191,7 +191,7 @@ impl RedisSession {
     }
 
     /// Ends the transaction if its EXEC or COMMIT was rejected, as Redis does. Returns the error
-    /// reply that replaces `why`, or `None` if the reply remains `why`.
+    /// reply to send instead of `why`, or `None` to send `why`.
     pub(in crate::redis) fn refused_end(&mut self, command: &CommandSpec, why: &str) -> Option<String> {
         match command.name {
             "exec" => {
@@ -210,8 +210,8 @@ impl RedisSession {
         }
     }
 
-    /// Executes a command between BEGIN and COMMIT. If the command fails, it has changed nothing.
-    /// If the command is rejected before its execution, COMMIT will fail.
+    /// Executes a command between BEGIN and COMMIT. A command that fails has changed nothing. If a
+    /// command is rejected before execution, COMMIT will fail.
     pub(in crate::redis) fn run_within(
         &mut self,
         command: &'static CommandSpec,
@@ -252,7 +252,7 @@ impl RedisSession {
             let text = no_room("the transaction", &self.shared.budget);
             return Err(CommandError::Refused(Cow::Owned(text)));
         }
-        // Take the transaction out of the session, so that it is dropped if the command panics.
+        // Take the transaction out of the session, so that a panic in the command drops it.
         let mut begun = self.interactive.take().expect("BEGIN has begun it");
         let refusals = self.paging.refusals;
         let done = self.apply_within(command, args, &mut begun.interactive, output);

@@ -1,5 +1,5 @@
-//! Arguments in which the keys are preceded by their number, as in `ZUNION 2 a b`, and the commands
-//! that pop elements from the first of several keys that is not empty.
+//! Parses arguments in which a count precedes the keys, as in `ZUNION 2 a b`, and pops elements
+//! from the first non-empty one of several keys.
 
 use super::{lists, sorted};
 use crate::error::{CommandError, CommandResult};
@@ -8,8 +8,8 @@ use crate::redis::args::{integer, is};
 use crate::store::{CommandTransaction, WalkDirection};
 use std::borrow::Cow;
 
-/// Parses a number of keys at index `at`, followed by the keys. Returns the keys, and the index of
-/// the argument after them.
+/// Parses a key count at index `at` and the keys after it. Returns the keys, and the index of the
+/// argument after them.
 pub(super) fn keys_at<'a>(
     args: Args<'a>,
     at: usize,
@@ -30,7 +30,8 @@ pub(super) fn keys_at<'a>(
 
 const NO_KEYS: &str = "ERR numkeys should be greater than 0";
 
-/// Parses the arguments after the keys: a word, and optionally the number of elements to pop.
+/// Parses the arguments after the keys: a word, optionally followed by the number of elements to
+/// pop.
 fn wish<'a>(args: Args<'a>, at: usize) -> Result<(&'a [u8], u64), CommandError> {
     let word = args.get(at).ok_or(CommandError::SYNTAX)?;
     let count = match args.len() - at {

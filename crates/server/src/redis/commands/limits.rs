@@ -1,4 +1,4 @@
-//! The limits on clients, as settings of the CONFIG command.
+//! The client limits among the settings of the CONFIG command.
 
 use crate::error::{CommandError, CommandResult};
 use crate::net::LEAST_BUDGET;
@@ -13,7 +13,7 @@ const BAD_CLASS: CommandError = CommandError::say(
 );
 const BAD_SECONDS: CommandError = CommandError::say("argument must be a number of seconds, or 0 to disable");
 
-/// Parses a size in bytes in the syntax of Redis settings: a number that may be followed by a unit.
+/// Parses a size in bytes in the syntax of Redis settings: a number and an optional unit.
 pub(super) fn memory(text: &[u8]) -> Result<i64, CommandError> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -32,13 +32,13 @@ pub(super) fn memory(text: &[u8]) -> Result<i64, CommandError> {
         .ok_or(CommandError::NOT_INTEGER)
 }
 
-/// Returns the limit on the memory of all connections together, in bytes.
+/// Returns the limit on the total memory of all connections in bytes.
 pub(crate) fn client_memory(shared: &StoreContext) -> String {
     shared.budget.limit().to_string()
 }
 
-/// Sets the limit on the memory of all connections. The text is a size, a percentage of the store's
-/// memory, or 0 for the default.
+/// Sets the limit on the total memory of all connections. The text is a size, a percentage of the
+/// store's memory, or 0 for the default.
 pub(crate) fn set_client_memory(shared: &StoreContext, text: &[u8]) -> CommandResult {
     let bytes = match text.strip_suffix(b"%") {
         Some(digits) => {
@@ -56,7 +56,7 @@ pub(crate) fn set_client_memory(shared: &StoreContext, text: &[u8]) -> CommandRe
     Ok(())
 }
 
-/// Returns the limit on the output that a client has not read yet, in the syntax of Redis.
+/// Returns the limit on a client's unread output, in the syntax of Redis.
 pub(super) fn client_output(shared: &StoreContext) -> String {
     format!(
         "normal {} 0 0 slave 0 0 0 pubsub 0 0 0",
@@ -90,21 +90,20 @@ fn seconds(text: &[u8]) -> Result<u64, CommandError> {
     seconds.map(|seconds| seconds as u64).ok_or(BAD_SECONDS)
 }
 
-/// Returns the idle timeout of connections in seconds.
+/// Returns the connections' idle timeout in seconds.
 pub(crate) fn idle_timeout(shared: &StoreContext) -> String {
     shared.config.idle_timeout().as_secs().to_string()
 }
 
 pub(crate) fn set_idle_timeout(shared: &StoreContext, text: &[u8]) -> CommandResult {
     shared.config.set_idle_timeout(seconds(text)?);
-    // Wake the reaper, which otherwise sleeps until the earliest time at which a connection could
-    // have reached the previous timeout.
+    // Wake the reaper, which otherwise sleeps until a connection could reach the previous timeout.
     shared.budget.wake_reaper();
     Ok(())
 }
 
-/// Returns the time in seconds after which TCP keepalive probes are sent on an idle connection. A
-/// change applies only to connections that are accepted afterwards.
+/// Returns the idle time in seconds after which a connection sends TCP keepalive probes. A change
+/// applies only to connections accepted afterwards.
 pub(crate) fn keepalive(shared: &StoreContext) -> String {
     shared.config.keepalive().as_secs().to_string()
 }

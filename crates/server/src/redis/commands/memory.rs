@@ -73,8 +73,8 @@ fn usage(session: &RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) ->
     Ok(())
 }
 
-/// Returns the total size of a collection's elements in bytes. It is estimated from the first
-/// `samples` elements, or computed from all of them if `samples` is 0.
+/// Returns the total size of a collection's elements in bytes. Estimates it from the first
+/// `samples` elements, or computes it from all of them if `samples` is 0.
 fn elements(
     transaction: &CommandTransaction<'_>,
     collection: &CollectionHeader,
@@ -82,7 +82,7 @@ fn elements(
 ) -> Result<u64, CommandError> {
     let start = format::elements(transaction.database, collection.number);
     let end = format::behind(&start);
-    // A member of a sorted set is stored twice, once by member and once by score.
+    // A sorted set stores each member twice, once by member and once by score.
     let places = match collection.kind {
         CollectionKind::SortedSet => 2,
         CollectionKind::List | CollectionKind::Set | CollectionKind::Hash => 1,

@@ -1,5 +1,4 @@
-//! The functions that execute the commands of Redis, with one file or folder for each family of
-//! commands.
+//! The handlers of the Redis commands, with one file or folder per command family.
 //!
 //! *Scope*: for each command, its arguments, its reads and writes, and its reply.
 //!

@@ -400,8 +400,8 @@ fn run(
     if let Some(collection) = &collection
         && (wish.is_unsorted && stored.is_some() && collection.kind == CollectionKind::Set)
     {
-        // A set has no order of its own. To store a reproducible list, sort the elements as text by
-        // their own values.
+        // A set has no order in which to store its elements, so sort them as text by their own
+        // values.
         (wish.is_unsorted, wish.is_text, wish.by) = (false, true, None);
     }
     let elements = match &collection {

@@ -1,12 +1,11 @@
-//! The sections Commandstats, Errorstats and Latencystats of INFO.
+//! INFO's Commandstats, Errorstats and Latencystats sections.
 
 use super::line;
 use crate::observe::command_stats::CommandFigures;
 use crate::redis::counted_names;
 use crate::shared::StoreContext;
 
-/// Calls `each` with the name and the statistics of every command that was called, rejected or
-/// failed.
+/// Calls `each` with the name and statistics of every command that was called, rejected or failed.
 fn each_used(shared: &StoreContext, mut each: impl FnMut(&str, &CommandFigures)) {
     for (index, name) in (0..).zip(counted_names()) {
         let figures = shared.tally.of(index).figures();

@@ -1,4 +1,4 @@
-//! The section Forecast of INFO: costs that the cost model predicts, next to the measured costs.
+//! INFO's Forecast section: the cost model's predictions next to the measured costs.
 
 use super::line;
 use crate::shared::StoreContext;

@@ -1,11 +1,11 @@
-//! The section Keyspace of INFO: for each database, the number of keys, the number of keys that
-//! expire, and their average time to live.
+//! INFO's Keyspace section: for each database, the number of keys, the number of keys that expire,
+//! and their average time to live.
 //!
-//! The keys of a small database are counted. For a larger one, the store estimates the number of
-//! keys, and the proportion of keys that expire is estimated from a sample of records. With ordered
-//! keys, the sample is taken at several random positions between the first and the last key. With
-//! hashed keys, the first records of an iteration are an unbiased sample, because hashes are
-//! independent of the values.
+//! A small database's keys are counted. For a larger one, the store estimates the number of keys,
+//! and a sample of records yields the proportion of keys that expire. With ordered keys, the sample
+//! comes from several random positions between the first and the last key. With hashed keys, the
+//! first records of an iteration are an unbiased sample, because hashes are independent of the
+//! values.
 
 use super::line;
 use crate::redis::commands::scan_commands;
@@ -13,14 +13,14 @@ use crate::shared::StoreContext;
 use crate::store::model::{RecordBytes, TypedValue, format};
 use crate::store::{DATABASES, ServerStore};
 
-/// Maximum number of records that are counted exactly.
+/// Maximum number of records to count exactly.
 const COUNTED: usize = 1024;
 
-/// Number of positions at which a sample is taken, and the number of records that are read at each.
+/// Number of positions from which to take a sample, and number of records to read at each.
 const PLACES: usize = 8;
 const AT_EACH: usize = 64;
 
-/// Totals of the records that were read. Expired records are included only in `records`.
+/// Totals of the records read. Only `records` includes expired ones.
 #[derive(Debug, Default)]
 struct KeyspaceSample {
     records: u64,
@@ -55,7 +55,7 @@ impl KeyspaceSample {
     }
 }
 
-/// Reads up to `most` records beginning at a position. Returns whether there were fewer.
+/// Reads up to `most` records from a position on. Returns whether there were fewer.
 fn look(
     store: &ServerStore,
     from: &[u8],
@@ -72,7 +72,7 @@ fn look(
     Ok(count < most)
 }
 
-/// Like [`count`], for a database with hashed keys.
+/// Like [`count`], but for a database with hashed keys.
 fn count_hashed(store: &ServerStore, database: u8) -> alluvium::Result<(u64, u64, u64)> {
     let Some(space) = store.records.existing(database) else {
         return Ok((0, 0, 0));

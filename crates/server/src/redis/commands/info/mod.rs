@@ -1,4 +1,4 @@
-//! The INFO command, which reports statistics of the server and the store.
+//! The INFO command, which reports server and store statistics.
 //!
 //! *Scope*: the sections of INFO, and the names of their fields.
 //!
@@ -19,10 +19,11 @@ use crate::redis::session::RedisSession;
 use crate::shared::StoreContext;
 use std::fmt::Write;
 
-/// The Redis version that is reported to clients. It is the version whose commands are implemented.
+/// The Redis version reported to clients, which is the version whose commands this server
+/// implements.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
-/// When a section is part of the output.
+/// When a section appears in the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SectionVisibility {
     /// When no section is requested by name.

@@ -1,4 +1,4 @@
-//! The sections Server, Clients, Memory and Persistence of INFO.
+//! INFO's Server, Clients, Memory and Persistence sections.
 
 use super::{REDIS_VERSION, human, line};
 use crate::net::{ConnectionMemory, WireProtocol};

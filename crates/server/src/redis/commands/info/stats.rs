@@ -1,12 +1,12 @@
-//! The sections Stats, Replication, CPU and Cluster of INFO.
+//! INFO's Stats, Replication, CPU and Cluster sections.
 
 use super::line;
 use crate::observe::process;
 use crate::shared::StoreContext;
 use std::sync::atomic::Ordering;
 
-/// Fields of Redis that are always zero here, because this server has none of the features that
-/// they describe.
+/// Redis fields that are always zero here, because they describe features that this server does not
+/// have.
 const NOTHING: [&str; 26] = [
     "sync_full",
     "sync_partial_ok",

@@ -1,5 +1,5 @@
-//! Commands on lists. Each element is stored under its own key, and the keys contain consecutive
-//! positions (S5).
+//! Commands on lists. Each element is stored under a key of its own, and these keys contain
+//! consecutive positions (S5).
 //!
 //! *Scope*: operations at the ends of a list, access by index, and searches.
 //!
@@ -37,7 +37,7 @@ fn place(transaction: &CommandTransaction<'_>, list: &CollectionHeader, position
     format::position_key(transaction.database, list.number, position)
 }
 
-/// Returns the key range of the elements with a range of indexes.
+/// Returns the key range of the elements in a range of indexes.
 fn stretch(
     transaction: &CommandTransaction<'_>,
     list: &CollectionHeader,
@@ -54,8 +54,8 @@ fn stretch(
     }
 }
 
-/// Calls `each` with every element in a range of indexes, and the number of elements visited before
-/// it. Stops when `each` requests it.
+/// Calls `each` with every element in a range of indexes and the number of elements visited before
+/// it, until `each` asks to stop.
 pub(super) fn visit(
     transaction: &CommandTransaction<'_>,
     list: &CollectionHeader,
@@ -150,12 +150,11 @@ pub(crate) fn rpushx(
     push(transaction, args, reply, ListEnd::Right, true)
 }
 
-/// Up to this number of elements are deleted individually; more elements are deleted with one range
-/// deletion.
+/// Maximum number of elements to delete one by one. A range deletion deletes more than these.
 const DELETED_SINGLY: u64 = 1000;
 
-/// Removes `count` elements from an end of a list, and calls `each` with each of them in the order
-/// of removal. The caller must save the list's header.
+/// Removes `count` elements from an end of a list, and calls `each` with each of them in removal
+/// order. The caller must then save the list's header.
 fn take(
     transaction: &mut CommandTransaction<'_>,
     list: &mut CollectionHeader,
@@ -190,8 +189,8 @@ fn take(
     Ok(())
 }
 
-/// Removes an element from an end of a list that is not empty. The element is looked up by its key,
-/// because it may have been prefetched together with the elements of neighbouring commands.
+/// Removes an element from an end of a non-empty list. Looks the element up by its key, because a
+/// batched read may have prefetched it for several commands.
 fn take_one(
     transaction: &mut CommandTransaction<'_>,
     list: &mut CollectionHeader,
@@ -247,8 +246,8 @@ fn pop(
     pop_and_show(transaction, args.at(1), list, taken, end, reply)
 }
 
-/// Removes elements from an end of a list and writes them as the reply. The list must have at least
-/// as many elements.
+/// Removes elements from an end of a list and writes them as the reply. The list must contain at
+/// least this number of elements.
 fn pop_and_show(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -268,8 +267,8 @@ fn pop_and_show(
     Ok(())
 }
 
-/// Removes up to `count` elements from an end of a list, and writes the key and the elements as the
-/// reply. Returns false, without a reply, if the list does not exist.
+/// Removes up to `count` elements from an end of a list, and replies with the key and the elements.
+/// Returns false without replying if the list does not exist.
 pub(super) fn pop_from(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -334,8 +333,8 @@ pub(crate) fn lrange(
     pages::write(transaction, reply, found, ElementProjection::Value)
 }
 
-/// Returns the key of the element at an index, or `None` if the index is out of range. A negative
-/// index counts from the end.
+/// Returns the key of the element at an index, or `None` if the index is out of range. Negative
+/// indexes count from the end.
 fn at_index(transaction: &CommandTransaction<'_>, list: &CollectionHeader, index: i64) -> Option<InnerKey> {
     let index = if index < 0 {
         index.checked_add_unsigned(list.count)?
@@ -452,7 +451,7 @@ pub(crate) fn linsert(
     Ok(())
 }
 
-/// The options RANK, COUNT and MAXLEN of LPOS. A negative rank counts matches from the end of the
+/// The RANK, COUNT and MAXLEN options of LPOS. A negative rank counts matches from the end of the
 /// list.
 struct LposOptions {
     rank: i64,

@@ -1,5 +1,5 @@
-//! The commands LINSERT and LREM. They move the elements on one side of the changed position. If
-//! these elements are too large, the list is instead rewritten under a new collection number.
+//! The commands LINSERT and LREM. They move the elements on one side of the changed position or, if
+//! these are too large, rewrite the list under a new collection number.
 
 use super::{CommandResult, place, stretch, visit};
 use crate::error::CommandError;
@@ -7,7 +7,7 @@ use crate::store::model::{CollectionHeader, format};
 use crate::store::{CommandTransaction, StagingWriter, WalkDirection};
 use std::ops::{ControlFlow, Range};
 
-/// Maximum total size, in bytes, of elements that are moved in place.
+/// Maximum total size in bytes of elements to move in place.
 const MOVED: usize = 1 << 20;
 
 /// Memory overhead of an element, in bytes, besides its content.
@@ -57,7 +57,7 @@ fn put_all(
     }
 }
 
-/// A copy of a list that is being written under a new collection number.
+/// A copy of a list being written under a new collection number.
 struct ListRewrite<'s> {
     staging: StagingWriter<'s>,
     new: CollectionHeader,
@@ -83,7 +83,7 @@ impl<'s> ListRewrite<'s> {
         self.staging.put(place, element)
     }
 
-    /// Completes the copy, and replaces the list stored under the key by it.
+    /// Completes the copy and replaces the list stored under the key with it.
     fn finish(
         self,
         transaction: &mut CommandTransaction<'s>,
@@ -96,7 +96,7 @@ impl<'s> ListRewrite<'s> {
     }
 }
 
-/// Inserts an element before the element with an index. Returns the new length of the list.
+/// Inserts an element before the element at an index. Returns the list's new length.
 pub(super) fn insert(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -143,16 +143,15 @@ pub(super) fn insert(
     Ok(list.count)
 }
 
-/// The elements to remove: `count` elements that equal a value, of which the first one has the
-/// index `first`.
+/// The elements to remove: `count` elements equal to a value, the first of them at index `first`.
 struct ListMatches {
     count: u64,
     first: u64,
 }
 
-/// Finds the elements that equal a value. If `count` is positive, finds at most that many from the
-/// beginning of the list; if it is negative, finds them from the end; if it is 0, finds all.
-/// Returns `None` if there is no such element.
+/// Finds the elements equal to a value. A positive `count` limits the matches from the beginning of
+/// the list, a negative one those from the end, and 0 means no limit. Returns `None` if no element
+/// matches.
 fn matches(
     transaction: &CommandTransaction<'_>,
     list: &CollectionHeader,
@@ -185,7 +184,7 @@ fn matches(
     let Some(first) = first else {
         return Ok(None);
     };
-    // In a backward search, the match found last is the one with the lowest index.
+    // A backward search finds the match with the lowest index last.
     let first = match direction {
         WalkDirection::Forward => first,
         WalkDirection::Backward => list.count - 1 - last,
@@ -193,8 +192,8 @@ fn matches(
     Ok(Some(ListMatches { count: taken, first }))
 }
 
-/// Removes elements that equal a value. Returns the number of removed elements. `count` has the
-/// same meaning as in `matches`.
+/// Removes elements equal to a value and returns their number. `count` has the same meaning as in
+/// `matches`.
 pub(super) fn remove(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],

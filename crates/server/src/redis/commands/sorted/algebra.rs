@@ -1,4 +1,4 @@
-//! Unions, intersections and differences of sorted sets. Each input may also be a plain set, whose
+//! Unions, intersections and differences of sorted sets. Inputs may also be plain sets, whose
 //! members have the score 1.
 
 use super::super::key_count_arguments;
@@ -13,19 +13,18 @@ use crate::store::model::{CollectionHeader, CollectionKind, TypedValue};
 use crate::store::{CommandTransaction, WorkingMemory};
 use std::cmp::Ordering;
 
-/// Memory overhead of a member of the result, in bytes: its entry in a list whose capacity doubles
-/// when it grows, an allocation, and its framing and score in the reply.
+/// Memory overhead of a result member in bytes: its entry in a list whose capacity doubles when it
+/// grows, an allocation, and its framing and score in the reply.
 const PER_MEMBER: usize = 2 * size_of::<ScoredMember>() + 16 + 48;
 
-/// The parsed arguments of a command: the input sets with their weights, and how scores are
-/// combined.
+/// A command's parsed arguments: the input sets with their weights, and how to combine scores.
 struct SetOperationRequest {
     inputs: WeightedSets,
     aggregate: ScoreAggregate,
     with_scores: bool,
 }
 
-/// Whether a command writes its result as the reply or stores it in a key.
+/// Whether a command replies with its result or stores it in a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResultDestination {
     Shows,
@@ -33,8 +32,8 @@ enum ResultDestination {
 }
 
 impl SetOperationRequest {
-    /// Parses the arguments, beginning with the number of keys at index `at`. As in Redis, a key
-    /// with a value of the wrong type is reported before an invalid option.
+    /// Parses the arguments, beginning with the number of keys at index `at`. As in Redis, a key of
+    /// the wrong type is reported before an invalid option.
     fn read(
         transaction: &mut CommandTransaction<'_>,
         args: Args<'_>,
@@ -43,8 +42,8 @@ impl SetOperationRequest {
         what_for: ResultDestination,
         none: &'static str,
     ) -> Result<SetOperationRequest, CommandError> {
-        // Redis reports an invalid number and the number zero as different errors, so check the
-        // number first.
+        // Redis reports different errors for an invalid number and for zero, so check the number
+        // first.
         integer(args.at(at))?;
         let (keys, rest) = key_count_arguments::keys_at(args, at, none)?;
         let mut inputs = Vec::with_capacity(keys.len());
@@ -82,8 +81,8 @@ impl SetOperationRequest {
     }
 }
 
-/// Returns the set or sorted set stored under a key. Returns `None` if the key does not exist, and
-/// an error if it has another type.
+/// Returns the set or sorted set stored under a key, or `None` if the key does not exist. Fails if
+/// it has another type.
 fn input(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -99,8 +98,8 @@ fn input(
     }
 }
 
-/// Writes the result in score order as the reply. The result is computed in hash order, so all of
-/// it must be in memory to be sorted; its memory is charged to the clients' memory budget.
+/// Replies with the result in score order. The result is computed in hash order, so all of it must
+/// be in memory to be sorted. Its memory is charged to the clients' budget.
 fn show(
     transaction: &mut CommandTransaction<'_>,
     wish: SetOperationRequest,
@@ -119,7 +118,7 @@ fn show(
         made.push((member.to_vec(), score));
         Ok(VisitControl::GoesOn)
     })?;
-    // Scores that compare as equal include -0 and 0. No score is NaN.
+    // Equal scores include -0 and 0. No score is NaN.
     made.sort_by(|(one, score), (other, other_score)| {
         let by_score = score.partial_cmp(other_score).unwrap_or(Ordering::Equal);
         by_score.then(one.cmp(other))
@@ -177,8 +176,8 @@ sums! {
     zdiff, zdiff_store, Difference, "zdiff";
 }
 
-/// The commands ZINTERCARD and SINTERCARD. They count the members that all sets have in common, up
-/// to a limit.
+/// The commands ZINTERCARD and SINTERCARD, which count the members that all sets share, up to a
+/// limit.
 fn count_common(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
@@ -204,8 +203,8 @@ fn count_common(
     if count > args.len() - 2 {
         return Err(too_many);
     }
-    // As in Redis, ZINTERCARD reports a key of the wrong type before an invalid option, but
-    // SINTERCARD reports it afterwards.
+    // As in Redis, ZINTERCARD reports a key of the wrong type before an invalid option, and
+    // SINTERCARD after it.
     let of_both = match kinds {
         AcceptedKinds::Sets => None,
         AcceptedKinds::SetsAndSorted => Some(sets_at(transaction, args, count, kinds)?),
@@ -246,7 +245,7 @@ fn count_common(
     Ok(())
 }
 
-/// Returns the `count` sets whose keys follow the number of keys in the arguments.
+/// Returns the `count` sets whose keys follow the key count in the arguments.
 fn sets_at(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
@@ -264,7 +263,7 @@ fn sets_at(
     Ok(sets)
 }
 
-/// The types of values that a command accepts as inputs.
+/// The value types that a command accepts as inputs.
 #[derive(Clone, Copy)]
 enum AcceptedKinds {
     Sets,

@@ -1,4 +1,4 @@
-//! The bounds of ranges of scores and of members.
+//! The bounds of score and member ranges.
 
 use crate::error::CommandError;
 use crate::protocol::resp::number;
@@ -27,14 +27,14 @@ pub(super) fn scores(
     (start, end)
 }
 
-/// One bound of a range of scores. It may be exclusive.
+/// A bound of a score range, which may be exclusive.
 #[derive(Clone, Copy)]
 pub(super) struct ScoreEnd {
     score: f64,
     is_open: bool,
 }
 
-/// Parses a bound of a range of scores: a number, or `(` and a number for an exclusive bound.
+/// Parses a bound of a score range: a number, or `(` and a number for an exclusive bound.
 pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, CommandError> {
     let (digits, is_open) = match text.split_first() {
         Some((b'(', rest)) => (rest, true),
@@ -44,7 +44,7 @@ pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, CommandError> {
     Ok(ScoreEnd { score, is_open })
 }
 
-/// One bound of a range of members.
+/// A bound of a member range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberEnd<'a> {
     Lowest,
@@ -53,7 +53,7 @@ pub(super) enum MemberEnd<'a> {
     Beside(&'a [u8]),
 }
 
-/// Parses a bound of a range of members: `-`, `+`, `[member` or `(member`.
+/// Parses a bound of a member range: `-`, `+`, `[member` or `(member`.
 pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, CommandError> {
     match text.split_first() {
         Some((b'-', [])) => Ok(MemberEnd::Lowest),
@@ -65,7 +65,7 @@ pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, CommandError> {
 }
 
 impl MemberEnd<'_> {
-    /// Returns whether a member satisfies this bound as the lower bound of a range.
+    /// Returns whether a member satisfies this bound if it is the lower bound of a range.
     pub(super) fn is_below(self, member: &[u8]) -> bool {
         match self {
             MemberEnd::Lowest => true,
@@ -75,7 +75,7 @@ impl MemberEnd<'_> {
         }
     }
 
-    /// Returns whether a member satisfies this bound as the upper bound of a range.
+    /// Returns whether a member satisfies this bound if it is the upper bound of a range.
     pub(super) fn is_above(self, member: &[u8]) -> bool {
         match self {
             MemberEnd::Lowest => false,

@@ -1,4 +1,4 @@
-//! The command ZADD, and other commands that write individual members.
+//! ZADD and other commands that write individual members.
 
 use super::super::sets::positive;
 use super::range::reply_scored;
@@ -21,7 +21,7 @@ struct ZaddOptions {
     adds: bool,
 }
 
-/// Parses the options of ZADD. Returns them with the index of the first score.
+/// Parses ZADD's options. Returns them with the index of the first score.
 fn parse_zadd_options(args: Args<'_>) -> Result<(ZaddOptions, usize), CommandError> {
     let mut how = ZaddOptions::default();
     let mut at = 2;
@@ -68,8 +68,8 @@ fn parse_zadd_options(args: Args<'_>) -> Result<(ZaddOptions, usize), CommandErr
 }
 
 impl ZaddOptions {
-    /// Returns the score to set for a member, or `None` if the options forbid changing it. `old` is
-    /// the present score of the member, if it exists.
+    /// Returns a member's new score, or `None` if the options forbid changing it. `old` is the
+    /// member's current score, if it exists.
     fn new_score(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, CommandError> {
         let Some(old) = old else {
             return Ok((!self.if_present).then_some(given));
@@ -177,8 +177,8 @@ pub(crate) fn zrem(
     Ok(())
 }
 
-/// Removes up to `count` members from an end of a sorted set. Returns them with the charge for
-/// their memory. The list is empty if the set does not exist.
+/// Removes up to `count` members from an end of a sorted set, and charges their memory. Returns no
+/// members if the set does not exist.
 pub(crate) fn pop_some<'s>(
     transaction: &mut CommandTransaction<'s>,
     key: &[u8],
@@ -215,7 +215,7 @@ fn pop(
         reply.array(0);
         return Ok(());
     }
-    // In RESP3, the reply to a command without a count is a flat array.
+    // In RESP3, a command without a count replies with a flat array.
     if count.is_none() && reply.version() == RespVersion::Three {
         reply.array(2 * taken.len());
         for (member, score) in &taken {

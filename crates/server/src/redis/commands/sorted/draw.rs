@@ -19,8 +19,7 @@ pub(crate) fn zrandmember(
         4 if is(args.at(3), "WITHSCORES") => true,
         _ => return Err(CommandError::SYNTAX),
     };
-    // As in Redis, it must be possible to negate the count, and to double it if the reply contains
-    // scores.
+    // As in Redis, reject a count that cannot be negated or, if the reply contains scores, doubled.
     let least = if with_scores { -(i64::MAX / 2) } else { -i64::MAX };
     if count.is_some_and(|count| count < least || (with_scores && count > i64::MAX / 2)) {
         return Err(CommandError::OUT_OF_RANGE);
@@ -62,8 +61,8 @@ pub(crate) fn zrandmember(
         reply.array(head(wanted));
         return draw::with_repetitions(transaction, &set, wanted, |pair| write(reply, pair));
     }
-    // The number of selected members, which the reply states first, is known only after the
-    // selection.
+    // The reply states the number of selected members first, but that number is known only after
+    // the selection.
     let mut body = Vec::new();
     let mut drawn = ReplyWriter::new(&mut body, reply.version()).at_most(reply.most());
     let mut many = 0;

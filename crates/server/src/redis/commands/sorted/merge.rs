@@ -1,6 +1,5 @@
-//! Computes set operations from pages of members that are read from several sets. The members of
-//! sets and of sorted sets are both sorted by hash, so each page can begin where the previous one
-//! has ended.
+//! Computes set operations page by page from the members of several sets. Both sets and sorted sets
+//! have their members in hash order, so each page can begin where the previous one ended.
 
 use super::ScoredMember;
 use crate::error::CommandError;
@@ -9,8 +8,7 @@ use crate::store::model::{CollectionHeader, CollectionKind};
 use crate::store::{CommandTransaction, WalkDirection};
 use std::collections::VecDeque;
 
-/// Maximum memory of the pages of all sets together, in bytes, and maximum number of members in a
-/// page.
+/// Maximum memory for the pages of all sets in bytes, and maximum number of members in a page.
 const BYTES: usize = 1 << 20;
 const MEMBERS: usize = 1024;
 
@@ -22,7 +20,7 @@ pub(super) enum SortedSetOperation {
     Difference,
 }
 
-/// How the scores that a member has in several sets are combined.
+/// How to combine a member's scores from several sets.
 #[derive(Clone, Copy)]
 pub(super) enum ScoreAggregate {
     Sum,
@@ -33,7 +31,7 @@ pub(super) enum ScoreAggregate {
 impl ScoreAggregate {
     fn of(self, one: f64, other: f64) -> f64 {
         match self {
-            // The sum of opposite infinities is NaN, which is replaced by 0.
+            // The sum of opposite infinities is NaN; replace it with 0.
             ScoreAggregate::Sum => not_nan(one + other),
             ScoreAggregate::Least => one.min(other),
             ScoreAggregate::Most => one.max(other),
@@ -45,11 +43,10 @@ fn not_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// The input sets, each with the weight of its scores. A set that does not exist is `None`.
+/// The input sets with the weights of their scores. `None` stands for a nonexistent set.
 pub(super) type WeightedSets = Vec<(Option<CollectionHeader>, f64)>;
 
-/// Returns the part of an element key that precedes the hash of the member. It is the same for all
-/// members of a set.
+/// Returns the part of an element key before the member's hash. All members of a set share it.
 fn prefix(database: u8, set: &CollectionHeader) -> InnerKey {
     let mut prefix = format::sorted_place_key(database, set.number, 0);
     if set.kind == CollectionKind::Set {
@@ -59,12 +56,12 @@ fn prefix(database: u8, set: &CollectionHeader) -> InnerKey {
     prefix
 }
 
-/// Returns the member contained in the part of an element key that follows this prefix.
+/// Extracts the member from the part of an element key after this prefix.
 fn member(part: &[u8]) -> &[u8] {
     part.get(size_of::<u64>()..).unwrap_or_default()
 }
 
-/// Returns the score that is stored with an element, or 1 if it is an element of a plain set.
+/// Returns the score stored with an element, or 1 for an element of a plain set.
 fn score_of(set: &CollectionHeader, value: &[u8]) -> Result<f64, CommandError> {
     match set.kind {
         CollectionKind::Set => Ok(1.0),
@@ -72,14 +69,14 @@ fn score_of(set: &CollectionHeader, value: &[u8]) -> Result<f64, CommandError> {
     }
 }
 
-/// An iterator over the members of one set, in hash order. Members are represented by the part of
-/// their keys that follows the common prefix.
+/// An iterator over a set's members in hash order. It represents a member by the part of its key
+/// after the common prefix.
 struct MemberCursor {
     set: CollectionHeader,
     weight: f64,
     prefix: InnerKey,
     from: Vec<u8>,
-    /// The members of the current page that have not been consumed yet, with their weighted scores.
+    /// The current page's members that have not been consumed yet, with their weighted scores.
     page: VecDeque<ScoredMember>,
     bytes: usize,
     is_over: bool,
@@ -99,7 +96,7 @@ impl MemberCursor {
         }
     }
 
-    /// Reads the next page if all members of the current page have been consumed.
+    /// Reads the next page once the current one has been consumed.
     fn fill(&mut self, transaction: &CommandTransaction<'_>) -> Result<(), CommandError> {
         if !self.page.is_empty() || self.is_over {
             return Ok(());
@@ -126,8 +123,7 @@ impl MemberCursor {
     }
 }
 
-/// Looks up some members in another set. Returns their scores there, or `None` for those that are
-/// not in it.
+/// Looks up members in another set. Returns their scores there, or `None` for missing ones.
 fn scores_in(
     transaction: &CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -146,7 +142,7 @@ fn scores_in(
 }
 
 /// Computes a set operation. Calls `each` with every member of the result and its score, in hash
-/// order, and stops when `each` requests it.
+/// order, until `each` asks to stop.
 pub(super) fn visit(
     transaction: &CommandTransaction<'_>,
     mut sets: WeightedSets,
@@ -155,7 +151,7 @@ pub(super) fn visit(
     mut each: impl FnMut(&[u8], f64) -> Result<VisitControl, CommandError>,
 ) -> Result<(), CommandError> {
     if sum != SortedSetOperation::Difference {
-        // As in Redis, combine scores in the order from the smallest set to the largest, which
+        // As in Redis, combine scores from the smallest set to the largest, because the order
         // affects rounding.
         sets.sort_by_key(|(set, _)| set.map_or(0, |set| set.count));
     }

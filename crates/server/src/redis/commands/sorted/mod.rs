@@ -1,5 +1,5 @@
-//! Commands on sorted sets. Each member is stored under two keys: one contains the member and
-//! stores its score, the other one contains score and member and sorts in score order.
+//! Commands on sorted sets. Each member is stored under two keys: one contains the member and has
+//! the score as its value; the other contains score and member and sorts in score order.
 //!
 //! *Scope*: scores, ranks, and ranges of scores, ranks and members.
 //!
@@ -42,7 +42,7 @@ fn sorted_set(
     transaction.collection(key, CollectionKind::SortedSet)
 }
 
-/// Returns the score of a member, or `None` if the set does not contain the member.
+/// Returns a member's score, or `None` if the set does not contain the member.
 fn score(
     transaction: &mut CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -55,7 +55,7 @@ fn score(
     }
 }
 
-/// Sets the score of a member, and adds the member to the set if it is new.
+/// Sets a member's score, and adds the member to the set if it is new.
 fn put(
     transaction: &mut CommandTransaction<'_>,
     set: &mut CollectionHeader,
@@ -79,7 +79,7 @@ fn put(
     Ok(())
 }
 
-/// Removes a member, whose current score must be given.
+/// Removes a member. The caller must pass its current score.
 fn remove(
     transaction: &mut CommandTransaction<'_>,
     set: &mut CollectionHeader,
@@ -95,8 +95,8 @@ fn remove(
     Ok(())
 }
 
-/// Saves the header of a set after its members have changed, and creates or deletes its chunk
-/// counts.
+/// Saves a set's header after its members have changed, and creates or deletes its chunk counts as
+/// needed.
 fn save(transaction: &mut CommandTransaction<'_>, key: &[u8], set: &mut CollectionHeader) -> CommandResult {
     transaction.settle_order(set)?;
     transaction.save(key, set);

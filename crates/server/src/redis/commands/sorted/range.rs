@@ -1,5 +1,5 @@
 //! Ranges of members by rank, by score and by member. A short range is read into memory; for a long
-//! range, only its position and its length are determined.
+//! one, only position and length are determined.
 
 use super::bounds::{MemberEnd, ScoreEnd, member_end, score_end, scores};
 use super::{CommandResult, ScoredMember, sorted_set};
@@ -12,7 +12,7 @@ use crate::store::model::format::{self, InnerKey};
 use crate::store::{CommandTransaction, WalkDirection, WorkingMemory};
 use std::ops::{ControlFlow, Range};
 
-/// Writes members as the reply, with their scores if requested.
+/// Replies with members, and with their scores if requested.
 pub(super) fn reply_scored(reply: &mut ReplyWriter<'_>, found: &[ScoredMember], with_scores: bool) {
     let nests = with_scores && reply.version() == RespVersion::Three;
     reply.array(if with_scores && !nests {
@@ -31,11 +31,11 @@ pub(super) fn reply_scored(reply: &mut ReplyWriter<'_>, found: &[ScoredMember], 
     }
 }
 
-/// The members of a range.
+/// The members in a range.
 pub(super) enum RangeMembers {
-    /// Members in memory. Either they are few, or they are not consecutive in score order.
+    /// Members in memory, because they are few or not consecutive in score order.
     Listed(Vec<ScoredMember>),
-    /// The position of consecutive members that have not been read.
+    /// The position of consecutive members that have not been read yet.
     Stretch(ElementRange),
 }
 
@@ -48,8 +48,7 @@ impl RangeMembers {
     }
 }
 
-/// Calls `each` with the members of an element range and their scores. Stops when `each` requests
-/// it.
+/// Calls `each` with the members and scores in an element range, until `each` asks to stop.
 pub(super) fn visit(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,
@@ -72,7 +71,7 @@ pub(super) fn visit(
     Ok(())
 }
 
-/// Returns the members of an element range, or `None` if they do not fit into a page.
+/// Returns the members in an element range, or `None` if they do not fit into a page.
 fn few(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,
@@ -90,8 +89,8 @@ fn few(
     Ok((bytes <= PAGE).then_some(found))
 }
 
-/// Returns the element range of the members with a range of ranks. If the direction is backward,
-/// ranks count from the last member.
+/// Returns the element range for a range of ranks. With a backward direction, ranks count from the
+/// last member.
 pub(super) fn by_rank(
     transaction: &mut CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -113,8 +112,8 @@ pub(super) fn by_rank(
     })
 }
 
-/// Reads up to `count` members from an end of a set. Returns them with the charge for their memory,
-/// or an error if they do not fit into a reply or into memory.
+/// Reads up to `count` members from an end of a set, and charges their memory. Fails if they do not
+/// fit into a reply or into memory.
 pub(super) fn first<'s>(
     transaction: &mut CommandTransaction<'s>,
     set: &CollectionHeader,
@@ -141,17 +140,16 @@ pub(super) fn first<'s>(
     Ok((found, working))
 }
 
-/// Number of copies of a popped member that are in memory (in this list, in the reply, and, because
-/// up to three keys are changed to remove it, in the transaction and its write batch), and overhead
-/// per member in bytes.
+/// Number of copies of a popped member in memory, and overhead per member in bytes. The copies are
+/// in this list, in the reply and, because removing a member changes up to three keys, in the
+/// transaction and its write batch.
 const COPIES: usize = 6;
 const PER_MEMBER: usize = 384;
 
-/// Maximum number of elements that are skipped one by one. To skip more, their rank is used.
+/// Maximum number of elements to skip one by one. To skip more, use their rank.
 const STEPPED_OVER: u64 = 512;
 
-/// Returns the members whose score keys are in a range: `count` members after skipping the first
-/// `skip`.
+/// Skips `skip` members in a range of score keys, and returns the next `count` ones.
 fn between(
     transaction: &mut CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -195,8 +193,7 @@ fn between(
     )?))
 }
 
-/// Returns the first member from an end of a set, with its score. Returns `None` if the set is
-/// empty.
+/// Returns the first member and its score from an end of a set, or `None` if the set is empty.
 fn end_of(
     transaction: &CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -210,12 +207,12 @@ fn end_of(
     }))
 }
 
-/// A range of score keys, which sort in score order.
+/// A range of score keys, in score order.
 type ScoreKeyRange = (InnerKey, InnerKey);
 
-/// Returns the range of score keys of the members between two member bounds. Redis defines this
-/// only for sets in which all scores are equal. For other sets, it returns the first run of
-/// consecutive members that match, and so does this function.
+/// Returns the range of score keys for the members between two member bounds. Redis defines this
+/// only for sets in which all scores are equal. For other sets, Redis and this function return the
+/// first run of consecutive members that match.
 fn member_places(
     transaction: &CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -264,7 +261,7 @@ fn member_places(
     Ok(start.map(|start| (start, end)))
 }
 
-/// What the bounds of a range refer to.
+/// What a range's bounds refer to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RangeBoundKind {
     Rank,
@@ -311,8 +308,8 @@ impl<'a> ZrangeArguments<'a> {
         }
     }
 
-    /// Parses the options that follow the bounds. Only ZRANGE has options that state what the
-    /// bounds refer to and the direction.
+    /// Parses the options after the bounds. Only ZRANGE has options for the meaning of the bounds
+    /// and for the direction.
     fn read(self, args: Args<'a>, says_by_what: bool) -> Result<ZrangeArguments<'a>, CommandError> {
         self.read_from(args, 4, says_by_what)
     }
@@ -375,7 +372,7 @@ impl<'a> ZrangeArguments<'a> {
     }
 }
 
-/// The bounds of a range after parsing, before any members are looked up.
+/// A range's bounds after parsing, before any members are looked up.
 enum ParsedBounds<'a> {
     Ranks(i64, i64),
     Scores(ScoreEnd, ScoreEnd),

@@ -1,4 +1,4 @@
-//! Commands that read a sorted set or individual members: scores, ranks, and scans.
+//! Commands that read a sorted set or individual members: scores, ranks and scans.
 
 use super::super::scan_commands::{self, ScanOptions, scanned_score};
 use super::{CommandResult, score, sorted_set};
@@ -53,8 +53,8 @@ pub(crate) fn zmscore(
     Ok(())
 }
 
-/// Writes the rank of a member as the reply, which is the number of members between an end of the
-/// set and this member.
+/// Replies with a member's rank, which is the number of members between an end of the set and this
+/// member.
 fn rank(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,

@@ -1,5 +1,5 @@
-//! Removes ranges of members. If many members are removed, the remaining ones are instead rewritten
-//! under a new collection number.
+//! Removes ranges of members. If a range is large, the remaining members are rewritten under a new
+//! collection number instead.
 
 use super::range::{RangeBoundKind, RangeMembers, ZrangeArguments, find, visit};
 use super::{CommandResult, ScoredMember, remove, save, sorted_set};
@@ -41,8 +41,8 @@ fn without(
     Ok(())
 }
 
-/// Returns the score keys that delimit an element range: the first key of the range, and the
-/// smallest key after its last one.
+/// Returns the score keys that delimit an element range: its first key, and the smallest key after
+/// its last one.
 fn ends(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,
@@ -67,15 +67,15 @@ fn ends(
     Ok((start, end))
 }
 
-/// Maximum total size, in bytes, of members that are removed individually. If the members are
-/// larger, the remaining members are rewritten.
+/// Maximum total size in bytes of members to remove one by one. Beyond it, the remaining members
+/// are rewritten.
 const REMOVED_SINGLY: usize = 2 << 20;
 
 /// Memory overhead of a member, in bytes, besides its content.
 const MEMBER_BYTES: usize = 64;
 
-/// Returns the members of an element range, or `None` if they are too large to be removed
-/// individually.
+/// Returns the members in an element range, or `None` if they are too large to be removed one by
+/// one.
 fn few(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,

@@ -1,4 +1,4 @@
-//! Writes new sorted sets, which are the results of ZRANGESTORE and set operations.
+//! Writes the results of ZRANGESTORE and of set operations as new sorted sets.
 
 use super::CommandResult;
 use super::range::{RangeMembers, ZrangeArguments, find, visit};
@@ -9,8 +9,8 @@ use crate::store::model::{CollectionHeader, CollectionKind, format};
 use crate::store::{CommandTransaction, StagingWriter};
 use std::ops::ControlFlow;
 
-/// Builds a new sorted set. If it is large, its elements are written in several parts, so that only
-/// some of them are in memory.
+/// Builds a new sorted set. The elements of a large set are written in several parts, which limits
+/// how many are in memory.
 pub(super) struct SortedSetBuilder<'s> {
     set: CollectionHeader,
     database: u8,
@@ -30,7 +30,7 @@ impl<'s> SortedSetBuilder<'s> {
         })
     }
 
-    /// Adds a member. The caller must ensure that the set does not contain it yet.
+    /// Adds a member, which the set must not contain yet.
     pub(super) fn add(&mut self, member: &[u8], score: f64) -> CommandResult {
         let (database, number) = (self.database, self.set.number);
         let key = format::sorted_member_key(database, number, member);
@@ -42,7 +42,7 @@ impl<'s> SortedSetBuilder<'s> {
         self.staging.put(place, Vec::new())
     }
 
-    /// Completes the set and stores it under a key, replacing the key's previous value. Returns the
+    /// Completes the set and stores it under a key, replacing the previous value. Returns the
     /// number of members.
     pub(super) fn finish(
         mut self,
