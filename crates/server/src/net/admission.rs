@@ -1,7 +1,7 @@
 //! Admission control for long writes, and for reads of long values that cannot be repeated. Their
-//! data uses memory in addition to the buffers of the connections, so only a few of these
-//! operations may be in progress at the same time. They start in order of arrival, and each waiting
-//! operation is woken individually.
+//! data uses memory in addition to the connections' buffers, so only a few of these operations may
+//! be in progress at a time. They start in order of arrival, and each waiting operation is woken
+//! individually.
 
 use super::budget::ConnectionBudget;
 use parking_lot::{Condvar, Mutex};
@@ -9,25 +9,25 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The admitted operations (either writes or reads), and those that wait for admission.
+/// The admitted operations (either writes or reads), and those waiting for admission.
 #[derive(Debug, Default)]
 pub(super) struct AdmissionQueue {
     /// Total size of the admitted operations in bytes.
     bytes: usize,
-    /// The operations that wait for admission, in order of arrival.
+    /// The operations waiting for admission, in order of arrival.
     waiting: VecDeque<Arc<Condvar>>,
-    /// The time at which an admitted operation last ended.
+    /// When an admitted operation last ended.
     ended: Option<Instant>,
 }
 
 impl AdmissionQueue {
-    /// Returns whether an operation of `bytes` bytes may start. It may if no other operation is in
-    /// progress, or if all operations together use at most half of `limit`.
+    /// Returns whether an operation of `bytes` bytes may start, either because no other is in
+    /// progress or because all of them together use at most half of `limit`.
     fn fits(&self, bytes: usize, limit: usize) -> bool {
         self.bytes == 0 || self.bytes.saturating_add(bytes) <= limit / 2
     }
 
-    /// Notifies the operation that has waited for the longest time.
+    /// Notifies the operation that has waited longest.
     fn wake_next(&self) {
         if let Some(next) = self.waiting.front() {
             next.notify_one();
@@ -41,24 +41,24 @@ impl AdmissionQueue {
 
 impl ConnectionBudget {
     /// Waits until a write of `bytes` bytes may start. Writes start in order of arrival. Returns
-    /// false if the write cannot start and no other write has ended for the time `most`.
+    /// false if the write cannot start and no other write has ended within the time `most`.
     pub(crate) fn begin_to_write(&self, bytes: usize, most: Duration) -> bool {
         self.begin(&self.writing, bytes, most)
     }
 
-    /// Ends an admitted write of `bytes` bytes. The size must be the one that was admitted.
+    /// Ends an admitted write. `bytes` must be its size at admission.
     pub(crate) fn end_to_write(&self, bytes: usize) {
         self.end(&self.writing, bytes);
     }
 
     /// Waits until a read of `bytes` bytes of values may start, by the rules of
     /// [`ConnectionBudget::begin_to_write`]. An admitted operation waits only for the device, so it
-    /// ends whatever locks it holds.
+    /// always ends, whatever locks others hold.
     pub(crate) fn begin_to_read(&self, bytes: usize, most: Duration) -> bool {
         self.begin(&self.reading, bytes, most)
     }
 
-    /// Ends an admitted read of `bytes` bytes. The size must be the one that was admitted.
+    /// Ends an admitted read. `bytes` must be its size at admission.
     pub(crate) fn end_to_read(&self, bytes: usize) {
         self.end(&self.reading, bytes);
     }
@@ -96,7 +96,7 @@ impl ConnectionBudget {
                 if may_begin {
                     turns.bytes += bytes;
                 }
-                // The operation that is now the first in the queue may be admissible as well.
+                // The operation now at the head of the queue may be admissible as well.
                 turns.wake_next();
                 return may_begin;
             }

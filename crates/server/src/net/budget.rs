@@ -1,5 +1,5 @@
-//! Memory accounting for connections: the budget that all connections share, the charge of each
-//! connection, and limits on the sizes of requests and replies.
+//! Memory accounting for connections: the budget that all connections share, each connection's
+//! charge, and limits on the sizes of requests and replies.
 
 use super::admission::AdmissionQueue;
 use parking_lot::{Condvar, Mutex};
@@ -8,31 +8,31 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// Charges are multiples of this number of bytes. A connection that uses less memory than this
-/// never accesses the shared counter.
+/// Granularity of charges, in bytes. A connection that uses less memory than this never touches the
+/// shared counter.
 const STEP: usize = 4 << 10;
 
 /// Approximate memory of a connection besides its buffers, in bytes. It counts towards the store's
 /// memory but is not charged to the budget, because `--max-clients` limits it.
 pub(crate) const PER_CONNECTION: usize = 4 << 10;
 
-/// Approximate memory of a serving thread in bytes: its stack, and the memory that the allocator
-/// caches for it. Each request that waits for the store occupies a thread.
+/// Approximate memory of a serving thread in bytes: its stack, and what the allocator caches for
+/// it. Each request that waits for the store occupies a thread.
 const PER_THREAD: usize = 48 << 10;
 
-/// Minimum memory in bytes for which a connection may be closed to free memory.
+/// Minimum memory in bytes of a connection that may be closed to free memory.
 pub(crate) const SMALL: usize = 64 << 10;
 
-/// The input size up to which no memory is charged is the budget divided by `UNASKED_PART`, and is
-/// clamped to the range `UNASKED` (in bytes). Each request that waits for the store occupies a
-/// thread with an input buffer of up to this size, so the total can be large.
+/// The input size that is free of charge is the budget divided by `UNASKED_PART`, clamped to the
+/// range `UNASKED` (in bytes). Each request that waits for the store occupies a thread with an
+/// input buffer of up to this size, so the total can be large.
 const UNASKED_PART: usize = 128;
 const UNASKED: std::ops::RangeInclusive<usize> = (64 << 10)..=(256 << 10);
 
-/// Minimum limit of a budget in bytes. A smaller limit is raised to it.
+/// Minimum budget in bytes. A smaller limit is raised to this value.
 pub(crate) const LEAST: usize = 1 << 20;
 
-/// Minimum in bytes of the default budget. The default is a quarter of the store's memory.
+/// Minimum default budget in bytes. The default is a quarter of the store's memory.
 const DEFAULT_AT_LEAST: u64 = 8 << 20;
 
 /// Returns the default budget in bytes for a store with `memory` bytes of memory.
@@ -43,28 +43,28 @@ pub(crate) fn share_of(memory: u64) -> usize {
 /// The result of reserving memory for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReserveOutcome {
-    /// The memory is charged to the connection. It may have been charged already before the call.
+    /// The memory is charged to the connection, possibly since before the call.
     Taken,
-    /// The budget has too little memory left now, but other connections may release some.
+    /// The budget has too little memory left, but other connections may release some.
     Later,
-    /// The request exceeds the budget of all connections together, so it can never be satisfied.
+    /// The request exceeds the total budget, so it can never be satisfied.
     Never,
 }
 
-/// The memory budget of all connections of a server.
+/// The memory budget that all connections of a server share.
 #[derive(Debug)]
 pub(crate) struct ConnectionBudget {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// Admission of long writes, which use memory that is not charged to a connection.
+    /// Admission of long writes, whose memory is not charged to a connection.
     pub(super) writing: Mutex<AdmissionQueue>,
-    /// Admission of reads of long values, which use memory that is not charged to a connection.
+    /// Admission of reads of long values, whose memory is not charged to a connection.
     pub(super) reading: Mutex<AdmissionQueue>,
-    /// Number of serving threads. Each of them is assumed to use [`PER_THREAD`] bytes.
+    /// Number of serving threads, each estimated at [`PER_THREAD`] bytes.
     threads: AtomicUsize,
-    /// Number of connections that are waiting for memory.
+    /// Number of connections that wait for memory.
     waiting: AtomicUsize,
-    /// Whether another thread has requested that the connection reaper run immediately.
+    /// Whether another thread has asked the connection reaper to run immediately.
     is_called: Mutex<bool>,
     called: Condvar,
 }
@@ -83,13 +83,12 @@ impl ConnectionBudget {
         }
     }
 
-    /// Returns the limit in bytes for the memory of all connections together.
+    /// Returns the limit on the total memory of all connections in bytes.
     pub(crate) fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
 
-    /// Changes the limit in bytes. If the connections use more, the reaper then closes some of
-    /// them.
+    /// Changes the limit in bytes. If the connections use more, the reaper closes some of them.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes.max(LEAST), Relaxed);
         self.wake_reaper();
@@ -105,20 +104,20 @@ impl ConnectionBudget {
         self.used() > self.limit()
     }
 
-    /// Returns whether more than half of the budget is used. In this state the server does not read
-    /// from clients with outstanding replies, and reads only small amounts from other clients.
+    /// Returns whether more than half of the budget is used. The server then does not read from
+    /// clients with outstanding replies, and reads only small amounts from other clients.
     pub(crate) fn is_tight(&self) -> bool {
         self.used() > self.limit() / 2
     }
 
-    /// Returns the maximum input size in bytes for which no memory needs to be charged.
+    /// Returns the maximum input size in bytes that is free of charge.
     pub(crate) fn uncharged_input_limit(&self) -> usize {
         (self.limit() / UNASKED_PART).clamp(*UNASKED.start(), *UNASKED.end())
     }
 
-    /// Returns the maximum size of a single reply in bytes. It is the unused part of the budget,
-    /// but at least half of the whole budget; if the budget is exceeded, it is only [`SMALL`]. If a
-    /// reply exceeds the unused part, the reaper closes the slowest readers to free memory.
+    /// Returns the maximum size of a single reply in bytes: the unused part of the budget, but at
+    /// least half of the budget, or only [`SMALL`] if the budget is exceeded. If a reply exceeds
+    /// the unused part, the reaper closes the slowest readers to free memory.
     pub(crate) fn reply_room(&self) -> usize {
         let (used, limit) = (self.used(), self.limit());
         if used > limit {
@@ -128,7 +127,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// Charges bytes to the budget even if this exceeds the limit.
+    /// Charges bytes to the budget even beyond the limit.
     pub(crate) fn charge(&self, bytes: usize) {
         let before = self.used.fetch_add(bytes, Relaxed);
         let limit = self.limit();
@@ -145,7 +144,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// Charges bytes to the budget if the limit allows it. Returns whether they were charged.
+    /// Charges bytes to the budget if the limit allows it. Returns whether it did.
     pub(crate) fn try_charge(&self, bytes: usize) -> bool {
         let limit = self.limit();
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
@@ -153,30 +152,30 @@ impl ConnectionBudget {
     }
 
     /// Returns by how many bytes the connections' memory must change before the store's caches are
-    /// resized accordingly.
+    /// resized to match.
     pub(crate) fn lending_step(&self) -> usize {
         self.limit() / 16
     }
 
-    /// Returns the total memory in bytes that serving this number of connections uses: their
-    /// buffers and fixed overhead, admitted reads and writes, and serving threads.
+    /// Returns the total memory in bytes for serving this number of connections: their buffers and
+    /// fixed overhead, admitted reads and writes, and serving threads.
     pub(crate) fn held_with(&self, connections: usize) -> usize {
         let threads = self.threads.load(Relaxed) * PER_THREAD;
         self.used() + connections * PER_CONNECTION + self.in_progress_bytes() + threads
     }
 
-    /// Adds a new serving thread to the accounted memory.
+    /// Accounts for a new serving thread.
     pub(super) fn add_thread(&self) {
         self.threads.fetch_add(1, Relaxed);
         self.wake_reaper();
     }
 
-    /// Removes an ended serving thread from the accounted memory.
+    /// Stops accounting for a serving thread that has ended.
     pub(super) fn remove_thread(&self) {
         self.threads.fetch_sub(1, Relaxed);
     }
 
-    /// Returns the number of connections that are waiting for memory.
+    /// Returns the number of connections that wait for memory.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
@@ -190,7 +189,7 @@ impl ConnectionBudget {
         self.waiting.fetch_sub(1, Relaxed);
     }
 
-    /// Requests that the connection reaper run immediately.
+    /// Asks the connection reaper to run immediately.
     pub(crate) fn wake_reaper(&self) {
         let mut is_called = self.is_called.lock();
         if !std::mem::replace(&mut *is_called, true) {
@@ -198,8 +197,8 @@ impl ConnectionBudget {
         }
     }
 
-    /// Blocks the connection reaper until [`ConnectionBudget::wake_reaper`] is called, but for at
-    /// most the time `most`.
+    /// Blocks the connection reaper until [`ConnectionBudget::wake_reaper`] is called, for at most
+    /// the time `most`.
     pub(super) fn wait_for_call(&self, most: Duration) {
         let mut is_called = self.is_called.lock();
         if !*is_called {
@@ -209,37 +208,34 @@ impl ConnectionBudget {
     }
 }
 
-/// The memory use and the waiting state of a connection. The connection updates these values for
-/// other threads to read.
+/// A connection's memory use and waiting state, which the connection publishes for other threads.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionMemory {
-    /// Received bytes that have not been parsed, and (`input`) the capacity of the buffer that
-    /// contains them.
+    /// Size of the received bytes that have not been parsed, and (in `input`) the capacity of their
+    /// buffer.
     pub(crate) received: AtomicUsize,
     pub(crate) input: AtomicUsize,
-    /// Replies that have not been sent, and (`output`) the capacity of the buffer that contains
-    /// them.
+    /// Size of the replies that have not been sent, and (in `output`) the capacity of their buffer.
     pub(crate) unread: AtomicUsize,
     pub(crate) output: AtomicUsize,
     /// Bytes of request arguments, and of commands queued between MULTI and EXEC.
     pub(crate) queued: AtomicUsize,
-    /// Bytes of this connection that are charged to the budget.
+    /// Bytes charged to the budget for this connection.
     pub(crate) charged: AtomicUsize,
-    /// The time at which the oldest unsent reply was written, in milliseconds since the connection
-    /// was opened, plus 1. The value is 0 if there is no unsent reply.
+    /// When the oldest unsent reply was written, in milliseconds since the connection was opened,
+    /// plus 1; 0 if there is no unsent reply.
     pub(crate) owing_ms: AtomicU64,
-    /// The time at which bytes were last received or sent, in milliseconds since the connection was
-    /// opened.
+    /// When bytes were last received or sent, in milliseconds since the connection was opened.
     pub(crate) moved_ms: AtomicU64,
-    /// The time since which the client has been unauthenticated, in milliseconds since the
-    /// connection was opened, plus 1. The value is 0 once the client has authenticated.
+    /// Since when the client has been unauthenticated, in milliseconds since the connection was
+    /// opened, plus 1; 0 once it has authenticated.
     pub(crate) stranger_ms: AtomicU64,
-    /// Whether an incomplete request has been received, or a MULTI transaction is open.
+    /// Whether an incomplete request has been received or a MULTI transaction is open.
     pub(crate) is_unfinished: AtomicBool,
     /// Whether the connection is waiting for memory.
     pub(crate) waits: AtomicBool,
-    /// Whether the client has enabled CLIENT NO-EVICT. The connection is then never closed to free
-    /// memory.
+    /// Whether the client has enabled CLIENT NO-EVICT, so that the connection is never closed to
+    /// free memory.
     pub(crate) stays: AtomicBool,
 }
 
@@ -251,7 +247,7 @@ impl ConnectionMemory {
     }
 }
 
-/// The sizes of a connection's buffers at the end of a turn, in bytes.
+/// A connection's buffer sizes at the end of a turn, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BufferUsage {
     pub(super) received: usize,
@@ -261,18 +257,18 @@ pub(super) struct BufferUsage {
     pub(super) queued: usize,
 }
 
-/// The memory account of one connection. Dropping it returns the charged memory to the budget.
+/// One connection's memory account. Dropping it returns the charged memory to the budget.
 #[derive(Debug)]
 pub(super) struct MemoryAccount {
     budget: Arc<ConnectionBudget>,
     charged: usize,
     /// Input size in bytes for which memory is reserved, so that the rest of an incomplete request
-    /// can be received. It is 0 if no memory is reserved.
+    /// can be received. 0 if no memory is reserved.
     promised: usize,
     held: BufferUsage,
     is_waiting: bool,
-    /// A position in the stream of sent bytes. All replies that were unsent at the time in
-    /// `ConnectionMemory::owing_ms` end before this position.
+    /// A position in the stream of sent bytes. All replies that were unsent at the time stored in
+    /// `ConnectionMemory::owing_ms` end before it.
     mark: u64,
     sent: u64,
 }
@@ -294,7 +290,7 @@ impl MemoryAccount {
         &self.budget
     }
 
-    /// Reserves memory for an input of `input` bytes, unless the connection already has as much.
+    /// Reserves memory for an input of `input` bytes, unless the connection already has that much.
     pub(super) fn try_reserve_input(&mut self, input: usize) -> ReserveOutcome {
         let has = self.promised.max(self.held.input);
         if input <= has {
@@ -315,15 +311,15 @@ impl MemoryAccount {
         ReserveOutcome::Taken
     }
 
-    /// Cancels the reservation for input. The next call of `settle` returns its memory to the
+    /// Cancels the reservation for input. The next call to `settle` returns its memory to the
     /// budget.
     pub(super) fn release(&mut self) {
         self.promised = 0;
     }
 
-    /// Charges the current memory of the connection to the budget and publishes it in `load`.
-    /// `now_ms` returns the milliseconds since the connection was opened; it is called only when
-    /// the time is needed.
+    /// Charges the connection's current memory to the budget and publishes it in `load`. `now_ms`
+    /// returns the milliseconds since the connection was opened; it is called only if the time is
+    /// needed.
     pub(super) fn settle(&mut self, held: BufferUsage, load: &ConnectionMemory, now_ms: impl Fn() -> u64) {
         let charge = rounded(held.input.max(self.promised) + held.output + held.queued);
         load.received.store(held.received, Relaxed);
@@ -348,8 +344,8 @@ impl MemoryAccount {
             self.mark = self.sent;
             load.owing_ms.store(0, Relaxed);
         } else if self.sent >= self.mark {
-            // All replies that were unsent when the mark was set have been sent. The remaining ones
-            // were written later.
+            // All replies that were unsent at the mark have been sent. The remaining ones were
+            // written later.
             self.mark = self.sent + held.unread as u64;
             load.owing_ms.store(now_ms() + 1, Relaxed);
         }
@@ -360,7 +356,7 @@ impl MemoryAccount {
         self.sent += bytes as u64;
     }
 
-    /// Updates the waiting state when the connection starts or stops waiting for memory.
+    /// Updates the state when the connection starts or stops waiting for memory.
     pub(super) fn set_waiting(&mut self, waits: MemoryWait, load: &ConnectionMemory) {
         let is_waiting = waits == MemoryWait::Now;
         if is_waiting != self.is_waiting {
@@ -375,7 +371,7 @@ impl MemoryAccount {
     }
 }
 
-/// Whether a connection is waiting for memory.
+/// Whether a connection waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryWait {
     Now,
@@ -396,7 +392,8 @@ fn rounded(bytes: usize) -> usize {
     bytes / STEP * STEP
 }
 
-/// A rate limiter for a log message. It admits one message a second and counts the suppressed ones.
+/// A rate limiter for a log message, which admits one message a second and counts the suppressed
+/// ones.
 #[derive(Debug, Default)]
 pub(crate) struct LogRateLimiter {
     told: Option<Instant>,
@@ -404,8 +401,8 @@ pub(crate) struct LogRateLimiter {
 }
 
 impl LogRateLimiter {
-    /// Returns the number of messages suppressed since the last one if the message may be logged
-    /// now, and `None` if it must be suppressed.
+    /// Returns `None` if the message must be suppressed now. Otherwise returns the number of
+    /// messages suppressed since the last one that was logged.
     pub(crate) fn try_log(&mut self, now: Instant) -> Option<u64> {
         let is_due = self
             .told
@@ -459,7 +456,7 @@ mod tests {
         assert_eq!(one.try_reserve_input(9 << 20), ReserveOutcome::Never);
         assert_eq!(one.try_reserve_input(6 << 20), ReserveOutcome::Taken);
         assert_eq!(budget.used(), 6 << 20);
-        // Input that was charged by a reservation is not charged again when it has been received.
+        // Received input that a reservation has already charged is not charged again.
         let held = BufferUsage {
             input: 3 << 20,
             ..BufferUsage::default()

@@ -1,4 +1,4 @@
-//! An event loop: detects which connections are ready and gives them turns.
+//! An event loop, which detects ready connections and gives them turns.
 
 use super::connection::{ProtocolConnection, TurnOutcome};
 use super::pool::{LoopHandoff, LoopMessage, LoopPool, LoopSlot};
@@ -19,36 +19,36 @@ const WAKER: Token = Token(usize::MAX);
 /// Maximum number of events fetched by one poll.
 const EVENTS: usize = 256;
 
-/// Polling interval during shutdown. At each poll, connections without pending output are closed.
+/// Polling interval during shutdown. Each poll closes the connections without pending output.
 const STOPPING_TICK: Duration = Duration::from_millis(20);
 
-/// The slot that a connection has in its event loop.
+/// A connection's slot in its event loop.
 enum ConnectionSlot {
     Free,
     Here(Box<ProtocolConnection>),
-    /// Another thread is serving the connection, or it is waiting for a sync. The fields store
-    /// whether the poller has meanwhile reported that the socket is ready (`is_ready`) or that the
-    /// client has closed its sending side (`has_ended`).
+    /// Another thread is serving the connection, or it waits for a sync. The fields store whether
+    /// the poller has meanwhile reported that the socket is ready (`is_ready`) or that the client
+    /// has closed its sending side (`has_ended`).
     Out {
         is_ready: bool,
         has_ended: bool,
     },
 }
 
-/// The state of an event loop. Only the thread that drives the loop has access to it.
+/// The state of an event loop, which only the driving thread can access.
 pub(crate) struct EventLoop {
     poll: Poll,
     events: Events,
     slots: Vec<ConnectionSlot>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
-    /// The slots of connections that are waiting for memory.
+    /// The slots of connections that wait for memory.
     stalled: Vec<usize>,
     syncer: Arc<GroupSyncer>,
 }
 
 impl EventLoop {
-    /// Creates an event loop without connections. It is parked until a thread drives it.
+    /// Creates an event loop without connections, parked until a thread drives it.
     pub(crate) fn seat(syncer: &Arc<GroupSyncer>) -> io::Result<LoopSlot> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
@@ -64,7 +64,7 @@ impl EventLoop {
         Ok(LoopSlot::new(driver, waker))
     }
 
-    /// Drives the loop until the loop ends or another thread has taken it over.
+    /// Drives the loop until it ends or another thread has taken it over.
     pub(crate) fn drive(self: Box<EventLoop>, pool: &Arc<LoopPool>, seat: usize) {
         let driven = LoopHandoff {
             pool: Arc::clone(pool),
@@ -89,10 +89,9 @@ impl EventLoop {
             for message in pool.seats[seat].take_messages() {
                 self.receive(message, pool, seat);
             }
-            // The device reads of all ready connections are submitted together.
+            // Submit the device reads of all ready connections in one batch.
             let _gathered = GatheredReads::begin();
-            // Connections that need a further turn get it only after sockets, messages and a
-            // requested stop have been checked.
+            // Check sockets, messages and stop requests before any connection gets a second turn.
             for _ in 0..self.ready.len() {
                 let Some(slot) = self.ready.pop_front() else {
                     break;
@@ -108,7 +107,7 @@ impl EventLoop {
         }
     }
 
-    /// Waits for events of sockets and messages, and queues the connections that have become ready.
+    /// Waits for socket events and messages, and queues the connections that have become ready.
     fn wait(&mut self, is_stopping: bool, seat: &LoopSlot) -> io::Result<()> {
         let timeout = match (self.ready.is_empty(), is_stopping) {
             (false, _) => Some(Duration::ZERO),
@@ -128,8 +127,8 @@ impl EventLoop {
             }
             self.ready.push_back(slot);
             if event.is_read_closed() {
-                // The poller reports the end of the client's stream only once, perhaps together
-                // with the last bytes.
+                // The poller reports the end of the client's stream only once, possibly with the
+                // last bytes.
                 match self.slots.get_mut(slot) {
                     Some(ConnectionSlot::Here(connection)) => connection.client_has_ended(),
                     Some(ConnectionSlot::Out { has_ended, .. }) => *has_ended = true,
@@ -175,10 +174,9 @@ impl EventLoop {
         }
     }
 
-    /// Removes a connection from its slot for a turn. Returns `None` if the slot is empty. If
-    /// another thread is serving the connection, it is marked to get another turn afterwards,
-    /// because the poller reports readiness only once and the other thread may have read before
-    /// that.
+    /// Takes a connection out of its slot for a turn. Returns `None` if the slot is empty. If
+    /// another thread is serving the connection, marks it to get another turn afterwards, because
+    /// the poller reports readiness only once and the other thread may have read before that.
     fn lend(&mut self, slot: usize) -> Option<Box<ProtocolConnection>> {
         let out = ConnectionSlot::Out {
             is_ready: false,
@@ -224,7 +222,7 @@ impl EventLoop {
     }
 
     /// Gives a connection a turn, during which the loop is parked. Returns `None` if another thread
-    /// has taken over the loop in the meantime.
+    /// has meanwhile taken over the loop.
     fn serve(
         self: Box<EventLoop>,
         pool: &Arc<LoopPool>,

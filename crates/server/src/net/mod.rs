@@ -9,14 +9,14 @@
 //!
 //! - **S1** A connection is in exactly one place: in its slot, with the thread that serves it, or
 //!   with the syncer. Its requests are therefore served one after the other.
-//! - **S2** A loop is driven by one thread at a time. While that thread serves a connection, the
-//!   loop is parked. Any thread that takes the parked loop drives it from then on.
-//! - **S3** If writes must be durable, their replies are not sent before the writes are on the
+//! - **S2** One thread at a time drives a loop. While that thread serves a connection, the loop is
+//!   parked. A thread that takes a parked loop becomes its driver.
+//! - **S3** If writes must be durable, their replies are sent only after the writes are on the
 //!   device.
-//! - **S18** The memory of connections is charged to one shared budget. If a request does not fit
-//!   in the budget, it is rejected before its bytes arrive. If a reply does not fit, it waits or is
+//! - **S18** The memory of connections is charged to one shared budget. A request that does not fit
+//!   in the budget is rejected before its bytes arrive. A reply that does not fit waits or is
 //!   rejected. Slow readers are disconnected before other clients. All connections together
-//!   therefore use at most the budget plus one reply for each thread.
+//!   therefore use at most the budget plus one reply per thread.
 
 mod acceptor;
 mod address;

@@ -1,11 +1,11 @@
 //! The thread pool that drives the event loops and hands over a loop when its thread blocks.
 //!
-//! By default, a server with a store has one event loop for three quarters of the processors, each
-//! driven by one thread. Before a thread serves a connection, it *parks* the loop where other
-//! threads can take it over. Afterwards it takes the loop back. As long as the store answers from
-//! memory, this costs two uncontended locks. A command that reads records does not block its thread
-//! while the device is busy: the connection ends its turn, and gets another one when the store
-//! wakes it. All other commands may block. A thread announces that it is about to block
+//! By default, a server with a store has as many event loops as three quarters of its processors.
+//! One thread drives each loop. Before a thread serves a connection, it *parks* the loop where
+//! other threads can take it over. Afterwards it takes the loop back. As long as the store answers
+//! from memory, this costs two uncontended locks. A command that reads records does not block its
+//! thread while the device is busy: the connection ends its turn, and gets another one when the
+//! store wakes it. All other commands may block. A thread announces that it is about to block
 //! (`wait_hooks.rs`), and a spare thread then takes over the loop. The blocked thread later returns
 //! its connection through the loop's inbox and becomes a spare thread itself. A scan cannot
 //! announce that it will block, so a monitor, which runs every millisecond, detects this case.

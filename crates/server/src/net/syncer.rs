@@ -1,5 +1,4 @@
-//! Group commit for connections. One sync of the store serves all replies that are waiting for
-//! durability.
+//! Group commit for connections. One sync of the store serves all replies that wait for durability.
 
 use super::connection::{ProtocolConnection, TurnOutcome};
 use super::pool::{LoopMessage, LoopPool};
@@ -12,7 +11,7 @@ struct SyncQueue {
     is_stopping: bool,
 }
 
-/// A function that makes all earlier commits durable.
+/// Makes all earlier commits durable.
 type SyncCallback = Box<dyn Fn() -> alluvium::Result<()> + Send + Sync>;
 
 /// A background thread that syncs the store on behalf of connections, so that event loops do not
@@ -32,8 +31,8 @@ impl GroupSyncer {
         }
     }
 
-    /// Queues a connection until everything that it has committed is durable. Then the connection
-    /// returns to its slot in its loop.
+    /// Queues a connection until everything that it has committed is durable, and then returns it
+    /// to its slot in its loop.
     pub(crate) fn wait_for_disk(&self, seat: usize, slot: usize, connection: Box<ProtocolConnection>) {
         self.waiting.lock().connections.push((seat, slot, connection));
         self.changed.notify_one();
@@ -43,7 +42,7 @@ impl GroupSyncer {
         (self.sync)()
     }
 
-    /// The main function of the thread. It runs until it is told to stop and no connection is
+    /// The main function of the thread, which runs until it is told to stop and no connection is
     /// waiting.
     pub(crate) fn run(&self, pool: &Weak<LoopPool>) {
         loop {

@@ -1,4 +1,4 @@
-//! The byte stream of a connection, either unencrypted or encrypted with TLS.
+//! A connection's byte stream, either unencrypted or encrypted with TLS.
 
 use super::socket::ClientSocket;
 use rustls::ServerConnection;
@@ -49,7 +49,7 @@ impl TlsStream {
                 done.map(|_| ())
                     .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
             });
-            // Answers to handshake messages and alerts are sent even if no application data can be
+            // Send answers to handshake messages and alerts even if no application data can be
             // read.
             self.flush()?;
             processed?;
@@ -67,7 +67,7 @@ impl TlsStream {
 }
 
 impl Transport {
-    /// Returns the underlying socket, so that it can be registered with the poller.
+    /// Returns the underlying socket for registration with the poller.
     pub(crate) fn socket(&mut self) -> &mut ClientSocket {
         match self {
             Transport::Plain(socket) => socket,
@@ -75,7 +75,7 @@ impl Transport {
         }
     }
 
-    /// Returns whether the TLS handshake is incomplete.
+    /// Returns whether the TLS handshake is still in progress.
     pub(crate) fn is_shaking_hands(&self) -> bool {
         match self {
             Transport::Plain(_) => false,
@@ -83,7 +83,7 @@ impl Transport {
         }
     }
 
-    /// Reads bytes that are available. Returns 0 at the end of the stream.
+    /// Reads the available bytes. Returns 0 at the end of the stream.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(socket) => socket.read(into),
@@ -91,8 +91,8 @@ impl Transport {
         }
     }
 
-    /// Returns whether a read that returns fewer bytes than requested proves that no more bytes are
-    /// available at present.
+    /// Returns whether a read that returns fewer bytes than requested proves that no more are
+    /// available now.
     pub(crate) fn is_drained_by_short_reads(&self) -> bool {
         matches!(self, Transport::Plain(_))
     }
@@ -105,8 +105,7 @@ impl Transport {
         }
     }
 
-    /// Sends pending encrypted bytes as far as the socket accepts them. Returns whether some
-    /// remain.
+    /// Sends as many pending encrypted bytes as the socket accepts. Returns whether some remain.
     pub(crate) fn has_unsent(&mut self) -> io::Result<bool> {
         match self {
             Transport::Plain(_) => Ok(false),
@@ -117,7 +116,7 @@ impl Transport {
         }
     }
 
-    /// Sends the notification that closes the TLS session.
+    /// Sends the TLS close notification.
     pub(crate) fn close(&mut self) {
         if let Transport::Tls(tls) = self {
             tls.session.send_close_notify();

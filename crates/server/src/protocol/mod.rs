@@ -1,5 +1,5 @@
-//! The protocols of the server, except for the commands of Redis: the encoding of Redis requests
-//! and replies, the memcached protocol, and the datagram protocol.
+//! The server's protocols without the Redis commands: the encoding of Redis requests and replies,
+//! the memcached protocol, and the datagram protocol.
 //!
 //! *Scope*: the encoding of requests and replies; the commands of memcached; the datagram ports of
 //! a cache.

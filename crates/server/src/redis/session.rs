@@ -386,7 +386,7 @@ impl ProtocolSession for RedisSession {
         let mut context = Context::from_waker(waker);
         let flow = self.execute(&requests, input.bytes(), output, &mut context);
         if flow == ExecutionFlow::OutOfMemory {
-            // A reply that was then discarded has made the buffer large, so shrink it.
+            // The discarded reply has made the buffer large, so shrink it.
             output.shrink_to_fit();
         }
         if self.feed.is_some() && !self.append_pushed(output, waker) {

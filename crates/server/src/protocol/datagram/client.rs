@@ -12,24 +12,24 @@ use std::io::{Error, ErrorKind, Result};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Maximum number of datagrams that are sent by one system call.
+/// Maximum number of datagrams sent by one system call.
 const BURST: usize = 64;
 
-/// Maximum number of outstanding requests. It must be smaller than the number of request numbers
-/// that a port remembers for each client.
+/// Maximum number of outstanding requests. Must be below the number of request numbers that a port
+/// remembers per client.
 const WINDOW: usize = 256;
 
-/// Time to wait for a reply before the request is retransmitted, and the maximum number of
+/// How long to wait for a reply before retransmitting the request, and maximum number of
 /// transmissions.
 const PATIENCE: Duration = Duration::from_millis(20);
 const TRIES: u32 = 100;
 
-/// A request to the items of a cache.
+/// A request to a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramRequest<'a> {
-    /// Reads the value of a key.
+    /// Reads a key's value.
     Get(&'a [u8]),
-    /// Sets the value of a key, optionally with a time to live.
+    /// Sets a key's value, optionally with a time to live.
     Set(&'a [u8], &'a [u8], Option<Duration>),
     Delete(&'a [u8]),
 }
@@ -47,10 +47,10 @@ impl<'a> DatagramRequest<'a> {
     }
 }
 
-/// The answer of a cache to a request.
+/// A cache's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatagramAnswer {
-    /// The request succeeded. If it was a get, this contains the value.
+    /// The request succeeded. Contains the value if it was a get.
     Done(Vec<u8>),
     /// The cache has no item with this key.
     Missing,
@@ -58,8 +58,8 @@ pub enum DatagramAnswer {
     TooLarge,
 }
 
-/// Calls `exchange` and returns the answers to `count` requests in the order of the requests.
-/// `exchange` may deliver them in any order.
+/// Calls `exchange`, which may deliver the answers to `count` requests in any order, and returns
+/// them in request order.
 pub(super) fn collect(
     count: usize,
     exchange: impl FnOnce(&mut dyn FnMut(usize, DatagramOutcome, &[u8])) -> Result<()>,
@@ -83,18 +83,17 @@ struct OutstandingRequest {
     tries: u32,
 }
 
-/// Number of bits in the filter of keys with outstanding requests. If the hashes of two keys map to
-/// the same bit, their requests wait for each other.
+/// Number of bits in the filter of keys with outstanding requests. If two keys map to the same bit,
+/// their requests wait for each other.
 const KEY_BITS: usize = 1 << 16;
 
 struct UnderWay {
-    /// The outstanding requests. A request is in the slot given by its number modulo the number of
-    /// slots.
+    /// The outstanding requests. A request's slot is its number modulo the number of slots.
     slots: Vec<Option<(u32, OutstandingRequest)>>,
     count: usize,
     /// Index of the next request that has not been sent yet.
     next: usize,
-    /// A bitmap in which the bit of each key that has an outstanding request is set.
+    /// A bitmap with the bits of all keys that have outstanding requests.
     keys: Vec<u64>,
 }
 
@@ -114,8 +113,7 @@ impl UnderWay {
         self.slots[number as usize % WINDOW].is_none()
     }
 
-    /// Returns whether a request for this key, or for another key that maps to the same bit, is
-    /// outstanding.
+    /// Returns whether a request is outstanding for this key or for another key with the same bit.
     fn has_key(&self, hash: u64) -> bool {
         let bit = hash as usize % KEY_BITS;
         self.keys[bit / 64] >> (bit % 64) & 1 == 1
@@ -128,7 +126,7 @@ impl UnderWay {
         self.count += 1;
     }
 
-    /// Removes and returns the outstanding request with this number. Returns `None` if there is
+    /// Removes and returns the outstanding request with this number, or returns `None` if there is
     /// none.
     fn take(&mut self, number: u32) -> Option<OutstandingRequest> {
         let slot = &mut self.slots[number as usize % WINDOW];
@@ -140,7 +138,7 @@ impl UnderWay {
     }
 }
 
-/// A client of a cache that serves datagrams. It sends each request to the port of its key, and
+/// A client of a cache that serves datagrams. It sends each request to its key's port, and
 /// retransmits lost requests.
 ///
 /// ```
@@ -212,8 +210,8 @@ impl DatagramClient {
     }
 
     /// Executes requests and returns their answers in the same order. Requests for the same key are
-    /// executed in order; all others may be executed in any order. Each request is executed once,
-    /// even if datagrams are lost or duplicated.
+    /// executed in order, all others in any order. Each request is executed once, even if datagrams
+    /// are lost or duplicated.
     ///
     /// # Errors
     /// I/O errors. `TimedOut` if the server does not answer; the client then cannot know which of
@@ -223,11 +221,11 @@ impl DatagramClient {
     }
 
     /// Like [`DatagramClient::execute`], but passes each reply to the callback `respond` without
-    /// copying the value. The arguments of the callback are the index of the request, the outcome
-    /// (done, missing or too large), and the value.
+    /// copying the value. The callback's arguments are the request's index, the outcome (done,
+    /// missing or too large), and the value.
     ///
     /// # Errors
-    /// The same as those of [`DatagramClient::execute`].
+    /// Those of [`DatagramClient::execute`].
     pub fn exchange(
         &mut self,
         requests: &[DatagramRequest<'_>],
@@ -236,8 +234,8 @@ impl DatagramClient {
         self.ask(&|index| requests.get(index).map(DatagramRequest::parts), respond)
     }
 
-    /// Sends requests and passes their replies to `respond`. `asked` returns the request with a
-    /// given index, or `None` after the last one.
+    /// Sends requests and passes their replies to `respond`. `asked` returns the request at an
+    /// index, or `None` after the last one.
     fn ask<'a>(
         &mut self,
         asked: &dyn Fn(usize) -> Option<RequestParts<'a>>,
@@ -263,7 +261,7 @@ impl DatagramClient {
                     respond(done.index, outcome, value);
                 }
             }
-            // Check for overdue replies often enough that retransmissions are hardly delayed.
+            // Check for overdue replies often, so that retransmissions are hardly delayed.
             if count == 0 || looked.elapsed() > PATIENCE / 4 {
                 looked = Instant::now();
                 self.send_again(asked, &mut way)?;
@@ -282,8 +280,8 @@ impl DatagramClient {
         if header.client != self.client {
             return Ok(None);
         }
-        // Denials are accepted without a valid tag, because a server that uses another key cannot
-        // compute a tag that this client accepts.
+        // Accept denials without a valid tag, because a server with another key cannot compute a
+        // tag that this client accepts.
         if outcome != DatagramOutcome::Denied && self.key.as_ref().is_some_and(|key| !key.admits(bytes)) {
             return Ok(None);
         }
@@ -304,7 +302,7 @@ impl DatagramClient {
     }
 
     /// Sends requests for the first time, in order. Stops at a request whose key already has an
-    /// outstanding request, or when too many requests are outstanding.
+    /// outstanding request, or when too many are outstanding.
     fn send_next<'a>(
         &mut self,
         asked: &dyn Fn(usize) -> Option<RequestParts<'a>>,
@@ -366,8 +364,7 @@ impl DatagramClient {
         self.burst.send(&self.socket, count)
     }
 
-    /// Encodes a request into the burst of datagrams to send. Returns whether it fits into a
-    /// datagram.
+    /// Encodes a request into the burst to be sent. Returns whether it fits into a datagram.
     fn put(
         &mut self,
         place: usize,
@@ -397,7 +394,7 @@ impl DatagramClient {
         let mut address = self.server;
         let port = match self.direction {
             PortRouting::Client => self.directory.place(hash),
-            // Use other bits of the hash, so that the request goes to an arbitrary port.
+            // Use other bits of the hash to spread the requests over the ports.
             PortRouting::Software => self.directory.place(hash << 48),
         };
         address.set_port(self.directory.ports[port]);
@@ -407,7 +404,7 @@ impl DatagramClient {
     }
 }
 
-/// Returns whether the client should continue to wait for replies after this error.
+/// Returns whether, after this error, the client should keep waiting for replies.
 fn may_come_later(error: &Error) -> bool {
     matches!(
         error.kind(),

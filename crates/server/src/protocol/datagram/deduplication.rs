@@ -1,19 +1,17 @@
 //! Detects duplicate requests, so that no request is executed twice.
 //!
-//! The network may duplicate a datagram, and a client retransmits a request whose reply is lost. If
-//! a set were executed a second time, it could overwrite a later set. Therefore a port remembers
-//! for each client which recent request numbers were executed, and their outcomes.
+//! The network may duplicate a datagram, and a client retransmits a request whose reply is lost. A
+//! set executed a second time could overwrite a later set. For each client, a port therefore
+//! remembers the recent request numbers that it has executed, and their outcomes.
 
 use super::format::DatagramOutcome;
 use std::collections::HashMap;
 use std::collections::VecDeque;
 
-/// Number of request numbers that are remembered per client. Requests with older numbers are never
-/// executed.
+/// Number of request numbers remembered per client. Requests with older numbers are never executed.
 pub(super) const KNOWN: u32 = 1024;
 
-/// Maximum number of clients that are remembered. When it is exceeded, the client that appeared
-/// first is forgotten.
+/// Maximum number of remembered clients. Beyond it, the client that appeared first is forgotten.
 const CLIENTS: usize = 4096;
 
 /// The recent requests of one client.
@@ -21,17 +19,16 @@ const CLIENTS: usize = 4096;
 struct RecentRequests {
     /// The highest request number received from the client.
     last: u32,
-    /// The outcomes of recent requests. An outcome is stored at the request number modulo the
-    /// length of the array.
+    /// The outcomes of recent requests, each stored at the request number modulo the array length.
     outcomes: Box<[Option<DatagramOutcome>; KNOWN as usize]>,
 }
 
 /// What is known about a request number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestStatus {
-    /// The request was not executed yet, so the caller must execute it.
+    /// The request has not been executed, so the caller must execute it.
     Never,
-    /// The request was executed before, with this outcome.
+    /// The request has already been executed, with this outcome.
     Before(DatagramOutcome),
     /// The request number is too old. The request is neither executed nor answered.
     TooOld,
@@ -41,13 +38,13 @@ pub(super) enum RequestStatus {
 #[derive(Debug, Default)]
 pub(super) struct RequestDeduplicator {
     clients: HashMap<u64, RecentRequests>,
-    /// The clients in the order in which they first appeared.
+    /// The clients in order of first appearance.
     order: VecDeque<u64>,
 }
 
 impl RequestDeduplicator {
-    /// Returns whether a modifying request was executed before. If the client is unknown, starts to
-    /// track it.
+    /// Returns whether a modifying request has already been executed. Starts to track an unknown
+    /// client.
     pub(super) fn look(&mut self, client: u64, sequence: u32) -> RequestStatus {
         let Some(known) = self.clients.get_mut(&client) else {
             self.admit(client, sequence);
@@ -62,7 +59,7 @@ impl RequestDeduplicator {
                 None => RequestStatus::Never,
             };
         }
-        // Clear the slots of the skipped request numbers. They may still contain outcomes of
+        // Clear the slots of the skipped request numbers, which may still contain the outcomes of
         // requests that are now too old.
         for step in 1..=ahead.min(KNOWN) {
             let number = known.last.wrapping_add(step);

@@ -31,19 +31,19 @@
 use ring::hmac;
 
 pub const VERSION: u8 = 1;
-/// Length of a datagram's header, in bytes.
+/// Length of a datagram's header in bytes.
 pub const HEADER: usize = 64;
 const MAGIC: [u8; 2] = *b"aD";
 const TAG_AT: usize = 48;
-/// Length of an authentication tag, in bytes.
+/// Length of an authentication tag in bytes.
 const TAG: usize = 16;
 /// The bit of the operation byte that marks a reply.
 const REPLY: u8 = 1 << 7;
 
-/// The operation that a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramOperation {
-    /// Reads the value of a key.
+    /// Reads a key's value.
     Get,
     Set,
     Delete,
@@ -51,7 +51,7 @@ pub enum DatagramOperation {
     Directory,
 }
 
-/// The outcome of a request, as sent in its reply.
+/// The outcome of a request, sent in its reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DatagramOutcome {
     /// The request succeeded. The reply to a get contains the value.
@@ -115,7 +115,7 @@ impl DatagramOutcome {
     }
 }
 
-/// Whether a datagram is a request or a reply, and the outcome of a reply.
+/// Whether a datagram is a request or a reply, and a reply's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramDirection {
     Request,
@@ -128,27 +128,27 @@ pub struct DatagramHeader {
     pub operation: DatagramOperation,
     /// Whether the datagram is a request or a reply.
     pub way: DatagramDirection,
-    /// The number of the request, which the client increments with each request.
+    /// The request number, which the client increments with each request.
     pub sequence: u32,
-    /// The number that identifies the client.
+    /// A number that identifies the client.
     pub client: u64,
     /// The seeded hash of the key.
     pub hash: u64,
-    /// Time until the value expires in milliseconds; 0 if it never expires.
+    /// Time until the value expires in milliseconds; 0 for never.
     pub expires_in_ms: u64,
-    /// The client's timestamp. The reply returns it unchanged.
+    /// The client's timestamp, which the reply returns unchanged.
     pub echo: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
     pub header: DatagramHeader,
-    /// The key of a request. It is empty in replies.
+    /// A request's key; empty in replies.
     pub key: &'a [u8],
     pub value: &'a [u8],
 }
 
-/// A secret shared by server and clients, with which datagrams are authenticated.
+/// A secret that the server and its clients share to authenticate datagrams.
 #[derive(Clone, Debug)]
 pub struct SharedKey(hmac::Key);
 
@@ -168,7 +168,7 @@ impl SharedKey {
         first.copied().unwrap_or_default()
     }
 
-    /// Computes the tag of a datagram and stores it in the datagram's header.
+    /// Computes a datagram's tag and stores it in the header.
     pub fn seal(&self, datagram: &mut [u8]) {
         let tag = self.tag(datagram);
         if let Some(place) = datagram.get_mut(TAG_AT..HEADER) {
@@ -176,7 +176,7 @@ impl SharedKey {
         }
     }
 
-    /// Returns whether the tag of a datagram is valid. Takes the same time whether it is or not.
+    /// Returns whether a datagram's tag is valid. The time taken does not depend on the answer.
     #[must_use]
     pub fn admits(&self, datagram: &[u8]) -> bool {
         let tag = self.tag(datagram);
@@ -185,8 +185,7 @@ impl SharedKey {
     }
 }
 
-/// Encodes a datagram into the buffer `into`. Returns the datagram's length, or `None` if it does
-/// not fit.
+/// Encodes a datagram into `into`. Returns its length, or `None` if it does not fit.
 #[must_use]
 pub fn write(datagram: &Datagram<'_>, into: &mut [u8]) -> Option<usize> {
     let Datagram { header, key, value } = datagram;
@@ -223,8 +222,8 @@ fn write_header(header: &DatagramHeader, key_len: u16, value_len: u32, into: &mu
     put(&[0; TAG])
 }
 
-/// Overwrites a request with its reply in the same buffer, and returns the length of the reply. If
-/// the value does not fit into the buffer, the outcome becomes [`DatagramOutcome::TooLarge`].
+/// Overwrites a request with its reply in the same buffer, and returns the reply's length. If the
+/// value does not fit into the buffer, the outcome becomes [`DatagramOutcome::TooLarge`].
 #[must_use]
 pub fn reply(
     request: &DatagramHeader,
@@ -288,17 +287,17 @@ pub fn read(bytes: &[u8]) -> Option<Datagram<'_>> {
     (value.len() == value_len).then_some(Datagram { header, key, value })
 }
 
-/// The directory of a cache's ports, which determines the port that owns each key.
+/// The directory of a cache's ports, which determines each key's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortDirectory {
-    /// The seed with which keys are hashed.
+    /// The seed for hashing keys.
     pub seed: u64,
-    /// The port numbers, in ascending order of the hash ranges that they own.
+    /// The port numbers, in ascending order of the ports' hash ranges.
     pub ports: Vec<u16>,
 }
 
 impl PortDirectory {
-    /// Encodes the directory as the value of a reply to a directory request.
+    /// Encodes the directory as the value of the reply to a directory request.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.seed.to_le_bytes().to_vec();
@@ -308,7 +307,7 @@ impl PortDirectory {
         bytes
     }
 
-    /// Decodes a directory from the value of a reply. Returns `None` if it is invalid.
+    /// Decodes a directory from a reply's value. Returns `None` if it is invalid.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<PortDirectory> {
         let (seed, ports) = bytes.split_first_chunk()?;
@@ -320,14 +319,14 @@ impl PortDirectory {
         })
     }
 
-    /// Returns the index of the port that owns the keys with a hash.
+    /// Returns the index of the port that owns keys with this hash.
     #[must_use]
     pub fn place(&self, hash: u64) -> usize {
         place(hash, self.ports.len())
     }
 }
 
-/// Returns the index of the port that owns the keys with a hash, given the number of ports.
+/// Returns the index of the port, out of `ports`, that owns keys with this hash.
 #[must_use]
 pub fn place(hash: u64, ports: usize) -> usize {
     ((hash >> 48) as usize * ports) >> 16
@@ -347,8 +346,8 @@ mod tests {
         echo: 8,
     };
 
-    /// The expected bytes are those of format version 1. If this test fails, the version number
-    /// must be increased.
+    /// The expected bytes are those of format version 1. If this test fails, increase the version
+    /// number.
     #[test]
     fn the_bytes_of_version_1() {
         let mut bytes = [9; 80];

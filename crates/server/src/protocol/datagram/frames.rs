@@ -1,5 +1,5 @@
-//! Buffers ("frames") that each contain a request and are reused for its reply. They may belong to
-//! network datagrams or to in-memory rings.
+//! Buffers ("frames") that each hold a request and later its reply. They may belong to network
+//! datagrams or to in-memory rings.
 
 use alluvium_device::datagrams::DatagramBurst;
 use alluvium_hashes::mica::RingResponder;
@@ -9,10 +9,10 @@ pub(super) trait FrameBatch {
     /// Returns the datagram in a frame.
     fn bytes(&self, index: usize) -> &[u8];
 
-    /// Returns the whole buffer of a frame, into which the reply may be written.
+    /// Returns a frame's whole buffer, which the reply may fill.
     fn buffer(&mut self, index: usize) -> &mut [u8];
 
-    /// Sets the length of the datagram in a frame. If the length is 0, no reply is sent.
+    /// Sets the length of the datagram in a frame. With a length of 0, no reply is sent.
     fn set_length(&mut self, index: usize, bytes: usize);
 }
 

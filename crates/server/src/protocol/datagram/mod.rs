@@ -1,5 +1,5 @@
-//! MICA's protocol over UDP (Lim 2015, §5.3.1). Each request is a datagram, and the server
-//! overwrites it with the reply.
+//! MICA's protocol over UDP (Lim 2015, §5.3.1). Each request is a datagram, which the server
+//! overwrites with the reply.
 //!
 //! *Scope*: the format of datagrams, ports and their threads, the retransmission of requests, and
 //! the detection of duplicates.
@@ -7,16 +7,15 @@
 //! *Must not depend on*: streams, sessions; the layout of items in memory (`crate::cache`).
 //!
 //! A client requests the port directory once, and then sends each request directly to the port that
-//! owns the key. The kernel thereby delivers the request to the thread of that port; in the thesis,
-//! the network card does. All protocols access the same items.
+//! owns the key. The kernel thereby delivers the request to that port's thread; in the thesis, the
+//! network card does. All protocols access the same items.
 //!
 //! Invariants:
 //!
-//! - **S27** A port executes a modifying request at most once. A duplicate of the request gets the
-//!   same reply, or no reply.
-//! - **S28** A reply is never longer than the buffer of its request, and only requests are
-//!   answered.
-//! - **S29** A request is executed by the port that owns its key, whichever port has received it.
+//! - **S27** A port executes a modifying request at most once. A duplicate gets the same reply or
+//!   none.
+//! - **S28** A reply is never longer than its request's buffer, and only requests are answered.
+//! - **S29** The port that owns a request's key executes the request, whichever port received it.
 
 mod client;
 mod deduplication;

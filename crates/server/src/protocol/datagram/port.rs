@@ -10,14 +10,14 @@ use crate::cache::{CachedItemHeader, ItemCache};
 use alluvium::cache::MAX_KEY_BYTES;
 use std::sync::Arc;
 
-/// A port of a cache. It owns the keys whose hashes are in one range.
+/// A port of a cache, which owns the keys in one range of hashes.
 pub(super) struct DatagramPort {
     pub(super) directory: Arc<PortDirectory>,
-    /// The index of this port in the directory.
+    /// This port's index in the directory.
     pub(super) place: usize,
     pub(super) key: Option<SharedKey>,
     repeats: RequestDeduplicator,
-    /// Buffer for the encoded item that is being read or written.
+    /// Buffer for the encoded item being read or written.
     stored: Vec<u8>,
 }
 
@@ -33,8 +33,8 @@ impl DatagramPort {
         }
     }
 
-    /// Executes the first `count` requests of a burst and overwrites each with its reply. Sets the
-    /// length of a datagram to 0 if it must not be answered, for example because it is invalid.
+    /// Executes the first `count` requests of a burst and overwrites each with its reply. Sets a
+    /// datagram's length to 0 if it must not be answered, for example because it is invalid.
     pub(super) fn execute(&mut self, content: &ItemCache, burst: &mut impl FrameBatch, count: usize) {
         let now_ms = content.now_ms();
         let keys = (0..count).filter_map(|index| format::read(burst.bytes(index)));
@@ -70,7 +70,7 @@ impl DatagramPort {
     ) -> Option<(DatagramHeader, DatagramOutcome, u64, bool)> {
         let datagram = format::read(bytes)?;
         let header = datagram.header;
-        // Never answer a reply; otherwise two servers could answer each other endlessly.
+        // Never answer a reply. Otherwise two servers could answer each other endlessly.
         if header.way != DatagramDirection::Request {
             return None;
         }
@@ -171,8 +171,7 @@ mod tests {
             }
         }
 
-        /// Executes a request and returns its outcome and value, or `None` if the port sends no
-        /// reply.
+        /// Executes a request. Returns its outcome and value, or `None` if the port sends no reply.
         fn ask(
             &mut self,
             header: DatagramHeader,

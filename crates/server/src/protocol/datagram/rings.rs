@@ -1,6 +1,6 @@
-//! Serves datagrams without a network: clients are threads of the same process, and exchange frames
-//! with the ports through ring buffers. This shows the cost of requests without the cost of the
-//! operating system.
+//! Serves datagrams without a network: clients are threads of the same process and exchange frames
+//! with the ports through ring buffers. This shows the cost of requests without the operating
+//! system's share.
 
 use super::client::{DatagramAnswer, DatagramRequest, collect};
 use super::format::{self, Datagram, DatagramDirection, DatagramHeader, DatagramOutcome, PortDirectory};
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Maximum number of ports, and maximum number of clients.
+/// Maximum number of ports, and also of clients.
 const MOST: usize = 256;
 
-/// Maximum number of outstanding requests of a client if its requests may be reordered. It is the
-/// number of request numbers that a port remembers per client.
+/// Maximum number of a client's outstanding requests that may be reordered: the number of request
+/// numbers that a port remembers per client.
 const MOST_UNDER_WAY: usize = super::deduplication::KNOWN as usize;
 
 /// Number of consecutive idle polls after which a port sleeps between polls, and the duration of
@@ -37,20 +37,20 @@ const SLEEP: Duration = Duration::from_micros(50);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
-    /// Number of ports. Each port has a thread.
+    /// Number of ports, each with a thread.
     pub ports: usize,
-    /// Number of clients. Each client has a ring to every port.
+    /// Number of clients, each with a ring to every port.
     pub clients: usize,
     /// Maximum number of requests in a ring.
     pub frames: usize,
-    /// Maximum size of a request or a reply in bytes, including the header of 64 bytes.
+    /// Maximum size of a request or a reply in bytes, including the 64-byte header.
     pub frame_bytes: usize,
     /// Who routes requests to the port that owns their key.
     pub direction: PortRouting,
 }
 
 impl RingOptions {
-    /// Returns options with which items of up to about 2 KB can be transferred.
+    /// Returns options suitable for items of up to about 2 KB.
     #[must_use]
     pub fn new(ports: usize, clients: usize) -> RingOptions {
         RingOptions {
@@ -101,7 +101,7 @@ pub(crate) struct RingServer {
 }
 
 impl RingServer {
-    /// Starts the ports. Returns the server, and one client for each configured client.
+    /// Starts the ports. Returns the server and the configured number of clients.
     ///
     /// # Errors
     /// [`Error::Cache`] if the options are invalid; I/O errors.
@@ -161,7 +161,7 @@ impl Drop for RingServer {
     }
 }
 
-/// A port and its ends of the rings from which it receives requests.
+/// A port and its ends of the rings that deliver requests to it.
 struct RingPort {
     port: DatagramPort,
     others: Option<PortForwarder>,
@@ -207,8 +207,7 @@ impl RingPort {
     }
 }
 
-/// A client of a cache in the same process. The client and the cache communicate through ring
-/// buffers.
+/// A client of a cache in the same process, connected through ring buffers.
 ///
 /// ```
 /// use alluvium_server::{CacheMemory, CacheServer, DatagramAnswer, DatagramRequest};
@@ -224,7 +223,7 @@ impl RingPort {
 pub struct RingClient {
     ways: Vec<RingRequester>,
     /// For each ring, the indexes of its outstanding requests, oldest first. A ring returns replies
-    /// in the order of the requests.
+    /// in request order.
     waiting: Vec<VecDeque<usize>>,
     directory: Arc<PortDirectory>,
     direction: PortRouting,
@@ -255,11 +254,11 @@ impl RingClient {
     }
 
     /// Like [`RingClient::execute`], but passes each reply to the callback `respond` without
-    /// copying the value. The arguments of the callback are the index of the request, the outcome,
-    /// and the value.
+    /// copying the value. The callback's arguments are the request's index, the outcome, and the
+    /// value.
     ///
     /// # Errors
-    /// The same as those of [`RingClient::execute`].
+    /// Those of [`RingClient::execute`].
     pub fn exchange(
         &mut self,
         requests: &[DatagramRequest<'_>],
@@ -300,15 +299,15 @@ impl RingClient {
         Ok(())
     }
 
-    /// Writes a request to the ring of its port. Returns whether the request fits into a frame, or
+    /// Writes a request to its port's ring. Returns whether the request fits into a frame, or
     /// `None` if the ring is full.
     fn write(&mut self, request: &DatagramRequest<'_>, index: usize) -> Option<bool> {
         let (operation, key, value, time) = request.parts();
         let hash = seeded(self.directory.seed, key);
         let place = match self.direction {
             PortRouting::Client => self.directory.place(hash),
-            // Send the request to an arbitrary port, but always to the same one for a key, so that
-            // the requests for a key stay in order.
+            // Send the request to an arbitrary port, but always the same one for a key, so that the
+            // key's requests stay in order.
             PortRouting::Software => self.directory.place(hash << 48),
         };
         let frame = self.ways[place].next_frame()?;
@@ -356,8 +355,7 @@ fn decode_reply(bytes: &[u8]) -> std::io::Result<(DatagramOutcome, &[u8])> {
         {
             Ok((outcome, value))
         }
-        // Requests of this client are never rejected as invalid, and a port omits a reply only when
-        // it is being stopped.
+        // This client's requests are always valid, and a port omits a reply only while it stops.
         _ => Err(stopped()),
     }
 }

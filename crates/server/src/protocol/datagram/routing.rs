@@ -15,27 +15,26 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 /// Who routes requests to the port that owns their key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortRouting {
-    /// The client does. A port rejects requests for keys that it does not own.
+    /// The client. A port rejects requests for keys that it does not own.
     #[default]
     Client,
-    /// The ports do: a port forwards requests for other ports' keys and returns the replies to the
+    /// The ports, by forwarding requests for other ports' keys and returning the replies to the
     /// client. This is slower, but a client needs to know only one port.
     Software,
 }
 
-/// Maximum number of requests that are received and forwarded together.
+/// Maximum number of requests received and forwarded in one burst.
 pub(super) const BURST: usize = 32;
 
-/// The forwarded requests of a burst: for each, its index in the burst and the port that owns its
-/// key.
+/// A burst's forwarded requests, each with its index in the burst and the port that owns its key.
 type ForwardedRequests = SmallVec<[(usize, usize); BURST]>;
 
-/// Wakes a port that waits for datagrams to arrive.
+/// Wakes a port that waits for datagrams.
 #[derive(Clone, Debug)]
 pub(super) struct PortWaker {
     is_waiting: Arc<AtomicBool>,
-    /// The address to which a wake-up datagram is sent. `None` for a port that serves rings,
-    /// because it polls and never waits.
+    /// The address for wake-up datagrams. `None` for a port that serves rings, because it polls and
+    /// never waits.
     address: Option<SocketAddr>,
 }
 
@@ -48,25 +47,25 @@ impl PortWaker {
     }
 
     /// Called by the port before it waits for datagrams. The port must check for forwarded requests
-    /// after this call and before it waits.
+    /// between this call and the wait.
     pub(super) fn will_wait(&self) {
         self.is_waiting.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Called by the port after it has waited.
+    /// Called by the port after its wait.
     pub(super) fn wakes(&self) {
         self.is_waiting.store(false, Ordering::Relaxed);
     }
 
-    /// Wakes the port if it is waiting. The caller must have sent the forwarded requests before.
+    /// Wakes the port if it waits. The caller must already have sent the forwarded requests.
     fn wake(&self, from: Option<&UdpSocket>) {
         fence(Ordering::SeqCst);
         let (Some(address), Some(socket)) = (self.address, from) else {
             return;
         };
         if self.is_waiting.swap(false, Ordering::Relaxed)
-            // Send an empty datagram, which wakes the port and is not answered.
+            // An empty datagram wakes the port and is not answered.
             && let Err(error) = socket.send_to(&[], address)
         {
             tracing::debug!(%error, "cannot wake a port; it finds the forwarded request at its next check");
@@ -74,24 +73,24 @@ impl PortWaker {
     }
 }
 
-/// A channel through which a port forwards requests to another port.
+/// A channel that forwards requests to another port.
 #[derive(Debug)]
 struct ForwardingChannel {
     asker: RingRequester,
     bell: PortWaker,
 }
 
-/// The channels between one port and all other ports.
+/// One port's channels to and from all other ports.
 #[derive(Debug, Default)]
 pub(super) struct PortForwarder {
-    /// The channels to the other ports, by port index. The entry of the port itself is `None`.
+    /// The channels to the other ports, by port index. This port's own entry is `None`.
     to: Vec<Option<ForwardingChannel>>,
-    /// The channels through which other ports forward requests to this port.
+    /// The channels through which other ports forward requests to this one.
     from: Vec<RingResponder>,
 }
 
 impl PortForwarder {
-    /// Creates the channels between all ports. `bells` contains the waker of each port.
+    /// Creates the channels between all ports. `bells` contains each port's waker.
     pub(super) fn between(bells: &[PortWaker], frame_bytes: usize) -> Vec<PortForwarder> {
         let mut all: Vec<PortForwarder> = bells.iter().map(|_| PortForwarder::default()).collect();
         for here in 0..bells.len() {
@@ -109,7 +108,7 @@ impl PortForwarder {
         all
     }
 
-    /// Executes the requests that other ports have forwarded to this port. Returns whether there
+    /// Executes the requests that other ports have forwarded to this one. Returns whether there
     /// were any.
     pub(super) fn serve(&mut self, port: &mut DatagramPort, content: &ItemCache) -> bool {
         let mut has_served = false;
@@ -124,15 +123,14 @@ impl PortForwarder {
         has_served
     }
 
-    /// Returns whether other ports have forwarded requests that are not executed yet.
+    /// Returns whether forwarded requests from other ports wait to be executed.
     pub(super) fn are_waiting(&mut self) -> bool {
         self.from.iter_mut().any(|answerer| answerer.poll() > 0)
     }
 
-    /// Executes the first `count` requests of a burst. Requests for keys of other ports are
-    /// forwarded to these ports. Returns once all replies have arrived, and meanwhile executes
-    /// requests that other ports have forwarded. `from` is the socket from which the other ports
-    /// are woken.
+    /// Executes the first `count` requests of a burst, forwarding requests for other ports' keys to
+    /// these ports. While it waits for their replies, executes requests that other ports have
+    /// forwarded. `from` is the socket that sends wake-up datagrams to the other ports.
     pub(super) fn execute(
         &mut self,
         port: &mut DatagramPort,
@@ -166,8 +164,7 @@ impl PortForwarder {
         self.take_replies(port, content, frames, &others, is_stopping);
     }
 
-    /// Copies a request into the channel to another port. Returns whether the channel had space for
-    /// it.
+    /// Copies a request into the channel to another port. Returns whether the channel had space.
     fn push(&mut self, place: usize, bytes: &[u8]) -> bool {
         let Some(frame) = self.to[place].as_mut().and_then(|other| other.asker.next_frame()) else {
             return false;
@@ -177,7 +174,7 @@ impl PortForwarder {
         true
     }
 
-    /// Waits for the replies of other ports, and copies each reply to the frame of its request.
+    /// Waits for the other ports' replies, and copies each to its request's frame.
     fn take_replies(
         &mut self,
         port: &mut DatagramPort,
@@ -197,7 +194,7 @@ impl PortForwarder {
                 let there = other.asker.poll();
                 let mut own = others.iter().zip(&mut taken);
                 for at in 0..there {
-                    // A channel returns replies in the order of its requests.
+                    // A channel returns replies in request order.
                     let next = own.find(|((_, owner), taken)| *owner == place && !**taken);
                     let ((index, _), taken) = next.expect("an answer has its request");
                     let reply = other.asker.reply(at);
@@ -218,9 +215,9 @@ impl PortForwarder {
                 .flatten()
                 .any(|other| other.asker.is_disconnected());
             if is_left || is_stopping.load(Ordering::Acquire) {
-                // The other port has stopped, so its replies will not arrive; the client
-                // retransmits or gets an error. Disable all channels, so that a late reply cannot
-                // be mistaken for the reply to a later request.
+                // The other port has stopped and will not reply; the client retransmits or gets an
+                // error. Disable all channels, so that a late reply cannot be mistaken for the
+                // reply to a later request.
                 self.to.fill_with(|| None);
                 return;
             }
@@ -229,7 +226,7 @@ impl PortForwarder {
     }
 }
 
-/// Pauses briefly while waiting for another thread. Spins at first, and yields the processor later.
+/// Pauses briefly while waiting for another thread: spins at first, and later yields the processor.
 pub(super) fn pause(turns: &mut u32) {
     const SPINS: u32 = 64;
     *turns = turns.saturating_add(1);
@@ -240,8 +237,8 @@ pub(super) fn pause(turns: &mut u32) {
     }
 }
 
-/// Returns the index of the port that owns the key of a request. Returns `None` if it is this port,
-/// or if the datagram is not a request for a key.
+/// Returns the index of the port that owns a request's key, or `None` if it is this port or the
+/// datagram is not a request for a key.
 fn owner(port: &DatagramPort, bytes: &[u8]) -> Option<usize> {
     let header = format::read(bytes)?.header;
     let place = port.directory.place(header.hash);

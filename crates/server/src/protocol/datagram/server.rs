@@ -1,4 +1,4 @@
-//! The sockets and threads of datagram ports.
+//! The sockets and threads of the datagram ports.
 
 use super::format::{PortDirectory, SharedKey};
 use super::port::DatagramPort;
@@ -18,10 +18,10 @@ use std::time::Duration;
 /// Maximum size of a datagram in bytes. Larger items must be accessed through other protocols.
 pub const MOST_DATAGRAM: usize = 8 << 10;
 
-/// Interval at which an idle port checks whether it must stop.
+/// How often an idle port checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Maximum number of ports. The directory of this many ports still fits into a datagram.
+/// Maximum number of ports whose directory still fits into a datagram.
 const MOST_PORTS: usize = 1 << 10;
 
 /// Options for serving datagrams.
@@ -33,22 +33,22 @@ const MOST_PORTS: usize = 1 << 10;
 /// ```
 #[derive(Clone, Debug)]
 pub struct DatagramOptions {
-    /// Address of the first port. The other ports use the following port numbers. If the port
-    /// number is 0, free ports are chosen.
+    /// Address of the first port. The other ports use the following port numbers or, if the port
+    /// number is 0, free ones.
     pub address: SocketAddr,
-    /// Number of ports. Each port has a socket and a thread. Defaults to the number of processors.
+    /// Number of ports, each with a socket and a thread. Defaults to the number of processors.
     pub ports: usize,
     /// The shared key with which clients must authenticate their requests, or `None` if they need
     /// not.
     pub key: Option<Vec<u8>>,
-    /// Whether clients on other machines are served even if no shared key is set.
+    /// Whether to serve clients on other machines even without a shared key.
     pub exposure: Exposure,
     /// Who routes requests to the port that owns their key.
     pub direction: PortRouting,
 }
 
 impl DatagramOptions {
-    /// Returns options for one port per processor. The first port has the address `address`.
+    /// Returns options for one port per processor, the first of them at `address`.
     #[must_use]
     pub fn new(address: SocketAddr) -> DatagramOptions {
         DatagramOptions {
@@ -61,13 +61,13 @@ impl DatagramOptions {
     }
 }
 
-/// Receive statistics of a port. A single system call receives all waiting datagrams, so the number
-/// of calls per datagram is lower when the port is busy.
+/// A port's receive statistics. Since a single system call receives all waiting datagrams, a busier
+/// port needs fewer calls per datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortFigures {
     /// Number of system calls that received at least one datagram.
     pub bursts: u64,
-    /// Number of datagrams received, including those that were not answered.
+    /// Number of datagrams received, including unanswered ones.
     pub datagrams: u64,
 }
 
@@ -78,7 +78,7 @@ struct PortCounters {
     datagrams: AtomicU64,
 }
 
-/// The datagram ports of a cache, which serve requests until they are stopped.
+/// A cache's datagram ports, which serve requests until they are stopped.
 pub(crate) struct DatagramServer {
     pub(crate) address: SocketAddr,
     counted: Vec<Arc<PortCounters>>,
@@ -142,7 +142,7 @@ impl DatagramServer {
         Ok(datagrams)
     }
 
-    /// Returns the receive statistics of each port.
+    /// Returns each port's receive statistics.
     pub(crate) fn figures(&self) -> impl Iterator<Item = PortFigures> {
         self.counted.iter().map(|counted| PortFigures {
             bursts: counted.bursts.load(Ordering::Relaxed),
@@ -150,7 +150,7 @@ impl DatagramServer {
         })
     }
 
-    /// Stops all ports. Datagrams that were received before are still answered.
+    /// Stops all ports. They still answer the datagrams received so far.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         for thread in self.threads.lock().drain(..) {
@@ -167,8 +167,8 @@ impl Drop for DatagramServer {
     }
 }
 
-/// Binds sockets to consecutive ports, beginning with `first`. If its port number is 0, binds them
-/// to free ports.
+/// Binds sockets to consecutive ports beginning with `first`, or to free ports if its port number
+/// is 0.
 fn bind(first: SocketAddr, ports: usize) -> Result<Vec<(UdpSocket, SocketAddr)>> {
     (0..ports)
         .map(|place| {
@@ -241,7 +241,7 @@ fn run(
                 continue;
             }
             Err(error) => {
-                // For example, the kernel uses this call to report that an earlier reply could not
+                // The kernel uses this call to report, for example, that an earlier reply could not
                 // be delivered.
                 tracing::debug!(%error, "cannot receive a datagram");
                 continue;

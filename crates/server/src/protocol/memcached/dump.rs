@@ -1,5 +1,5 @@
-//! Executes `lru_crawler metadump`, which lists all items, one per line. The list is written in
-//! pages, each of which is written once the client has read the previous one.
+//! Executes `lru_crawler metadump`, which lists all items, one per line. The list is written page
+//! by page, each page once the client has read the previous one.
 
 use super::request::{MemcachedRequest, number};
 use crate::error::CommandError;
@@ -8,14 +8,14 @@ use crate::store::ServerStore;
 use crate::store::model::format;
 use alluvium::UnorderedScan;
 
-/// Approximate size of a page, in bytes.
+/// Approximate page size in bytes.
 const PAGE: usize = 64 << 10;
 
 /// The highest slab class of memcached.
 const LAST_CLASS: u32 = 63;
 
-/// Returns whether the requested classes (`all`, `hash`, or a list of numbers) include class 1, to
-/// which all items belong.
+/// Returns whether the requested classes (`all`, `hash`, or a list of numbers) include class 1,
+/// which contains all items.
 fn wants_all(classes: &[u8]) -> Result<bool, CommandError> {
     if matches!(classes, b"all" | b"hash") {
         return Ok(true);
@@ -33,7 +33,7 @@ pub(super) struct MetadataDump {
 }
 
 impl MetadataDump {
-    /// Creates the dump that a request asks for.
+    /// Creates the dump for a request.
     pub(super) fn new(
         request: &MemcachedRequest<'_>,
         store: &ServerStore,
@@ -52,8 +52,8 @@ impl MetadataDump {
     /// Writes the next page. Returns whether it was the last one.
     ///
     /// # Errors
-    /// The store cannot be read. The connection must then be closed, because a part of the reply
-    /// has already been sent.
+    /// The store cannot be read. The connection must then be closed, because part of the reply has
+    /// already been sent.
     pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Result<bool, CommandError> {
         let _may_wait = wait_hooks::may_wait();
         let start = output.len();
@@ -87,7 +87,7 @@ impl MetadataDump {
     }
 }
 
-/// Writes a key in percent-encoding. All bytes except letters, digits and `-._~` are encoded.
+/// Writes a key in percent-encoding, which encodes all bytes except letters, digits and `-._~`.
 fn write_encoded(output: &mut Vec<u8>, key: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in key {
@@ -100,7 +100,7 @@ fn write_encoded(output: &mut Vec<u8>, key: &[u8]) {
     }
 }
 
-/// Returns the reply to a subcommand of `lru_crawler` other than `metadump`. The subcommands are
+/// Returns the reply to an `lru_crawler` subcommand other than `metadump`. These subcommands are
 /// accepted but have no effect, because there is no crawler.
 pub(super) fn crawler(request: &MemcachedRequest<'_>) -> Result<&'static str, CommandError> {
     const BAD_LINE: CommandError = CommandError::say("CLIENT_ERROR bad command line format");

@@ -1,5 +1,4 @@
-//! The operations with which requests read and change items, and their implementation for the items
-//! of a store.
+//! How requests read and change items, and the implementation for a store's items.
 
 use crate::error::CommandError;
 use crate::store::model::format::{self, MemcachedItem};
@@ -9,23 +8,22 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Maximum expiry time in seconds that is interpreted relative to the current time. Larger values
-/// are Unix times.
+/// Maximum number of seconds that counts as a time from now. Larger expiry times are Unix times.
 const RELATIVE_S: i64 = 30 * 24 * 60 * 60;
 
-/// Number of copies of an item that are in memory while it is extended: the old value, the new
-/// value, the encoded record, and the batch of the commit.
+/// Number of copies of an item in memory while it is extended: the old value, the new value, the
+/// encoded record, and the commit's batch.
 const COPIES: usize = 4;
 
-/// When a request has written this many bytes, they are committed before it continues.
+/// Number of uncommitted bytes at which a request commits its writes before it continues.
 const COMMITTED_AT_ONCE: usize = 1 << 20;
 
-/// Database number under which items are locked. It differs from those of all Redis databases.
+/// Database number for locking items, distinct from those of all Redis databases.
 const ITEMS: u8 = 255;
 
 /// Flag of a stale item. A client that reads the item may be asked to renew it.
 pub(super) const STALE: u8 = 1;
-/// Flag of an item that a client was already asked to renew.
+/// Flag of an item that a client has already been asked to renew.
 pub(super) const CLAIMED: u8 = 2;
 
 /// How a request accesses an item.
@@ -34,11 +32,11 @@ pub(super) enum ItemAccess {
     Reads,
     /// The request writes the item without reading it.
     Overwrites,
-    /// The request reads the item and writes it depending on its current state.
+    /// The request reads the item and writes it depending on what it reads.
     Changes,
 }
 
-/// An item that was read from the store or that the current run has written.
+/// An item that was read from the store or written by the current run.
 #[derive(Debug)]
 pub(super) enum StoreItemHandle {
     Read(Value),
@@ -62,58 +60,57 @@ pub(super) enum ItemChange {
     Put(Vec<u8>),
 }
 
-/// An item that was read and remains valid while the handle exists.
+/// An item that was read. It remains valid as long as the handle exists.
 pub(crate) trait ItemHandle {
     fn item(&self) -> Result<MemcachedItem<'_>, CommandError>;
 }
 
-/// The operations with which requests read and change items. Implemented for the items of a store
-/// and of a cache.
+/// How requests read and change items. Implemented for the items of a store and of a cache.
 pub(crate) trait ItemStore: Sized {
     /// Handle of an item that was read.
     type ReadItem: ItemHandle;
-    /// The memory charge for changing an item. Dropping it releases the charge.
+    /// The memory charge for changing an item, released on drop.
     type ChangeMemory;
 
-    /// Returns the current time for all operations, in milliseconds since 1970.
+    /// Returns the time that all operations use, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 
     /// Allocates a new CAS value.
     fn next_cas(&self) -> u64;
 
-    /// Returns the maximum size in bytes of the reply to a reading request.
+    /// Returns the maximum reply size in bytes for a reading request.
     fn reply_room(&self) -> usize;
 
     /// Returns whether a reading request may change a stale item, which requires the item's lock.
-    /// If it may not, the request will be executed again while the lock is held.
+    /// Otherwise the request will run again under the lock.
     fn is_careful(&mut self) -> bool;
 
     fn get(&mut self, key: &[u8]) -> Result<Option<Self::ReadItem>, CommandError>;
 
-    /// Passes the current item to `decide` and applies the change that it returns, atomically.
+    /// Passes the current item to `decide` and applies the returned change, atomically.
     fn change<T>(
         &mut self,
         key: &[u8],
         decide: impl FnOnce(&Self, Option<MemcachedItem<'_>>) -> Result<(ItemChange, T), CommandError>,
     ) -> Result<T, CommandError>;
 
-    /// Stores an encoded item and replaces any previous item with the same key.
+    /// Stores an encoded item, replacing any previous item with the same key.
     fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), CommandError>;
 
-    /// Charges the memory for an item that grows to `bytes` bytes, which is as much as for a `set`
-    /// of that size. Returns an error if the item or the memory in use would become too large.
+    /// Charges as much memory for an item that grows to `bytes` bytes as a `set` of that size
+    /// would. Fails if the item or the memory in use would become too large.
     fn room_to_grow(&self, bytes: usize) -> Result<Self::ChangeMemory, CommandError>;
 
-    /// Charges the memory for reading and rewriting an item of `bytes` bytes, even if the limit is
-    /// exceeded; other commands then have to wait. Returns `None` if no charge is necessary.
+    /// Charges the memory for reading and rewriting an item of `bytes` bytes even beyond the limit,
+    /// which makes other commands wait. Returns `None` if no charge is necessary.
     fn room_to_touch(&self, bytes: usize) -> Option<Self::ChangeMemory>;
 
     /// Commits the preceding writes if they use much memory. A request that changes several items
-    /// is therefore atomic for each item but not as a whole.
+    /// is therefore atomic for each item, but not as a whole.
     fn relieve(&mut self) -> Result<(), CommandError>;
 
-    /// Converts an expiry time that a client has given in seconds to milliseconds since 1970.
-    /// Returns 0 if the item never expires.
+    /// Converts a client's expiry time in seconds to milliseconds since 1970. Returns 0 if the item
+    /// never expires.
     fn expiry(&self, seconds: i64) -> u64 {
         let at_ms = match seconds {
             0 => return 0,
@@ -124,7 +121,7 @@ pub(crate) trait ItemStore: Sized {
         at_ms.max(1)
     }
 
-    /// Returns the time until an item expires in seconds, or -1 if it never expires.
+    /// Returns the number of seconds until an item expires, or -1 if it never does.
     fn seconds_left(&self, expires_ms: u64) -> i64 {
         if expires_ms == 0 {
             -1
@@ -144,25 +141,25 @@ pub(super) type ItemKey = SmallVec<[u8; 32]>;
 /// Number of prefetched items, from the expected position on, that a lookup compares with its key.
 const AHEAD: usize = 16;
 
-/// The items of a store as seen by a run of requests, which includes prefetched items and
-/// uncommitted writes. The caller must hold the locks of all items that are changed.
+/// A store's items as a run of requests sees them, with prefetched items and uncommitted writes.
+/// The caller must hold the locks of all items that the run changes.
 pub(super) struct StoredItems<'s> {
     pub(super) store: &'s ServerStore,
     pub(super) now_ms: u64,
     /// Whether reading requests may change stale items, because the locks of these items are held.
     pub(super) is_careful: bool,
-    /// Whether a reading request could not change a stale item because its lock is not held.
+    /// Whether a reading request could not change a stale item for want of its lock.
     pub(super) wants_care: bool,
     read: Vec<(ItemKey, Option<Value>)>,
     /// Position in `read` at which the next lookup is expected.
     next: usize,
-    /// Whether any request reads items, so that uncommitted writes must be kept in `own` for them.
+    /// Whether any request reads items, so that `own` must keep uncommitted writes for it.
     is_read: bool,
     own: HashMap<ItemKey, Option<Vec<u8>>>,
     batch: WriteBatch,
-    /// Maximum size in bytes of the reply to a reading request.
+    /// Maximum reply size in bytes for a reading request.
     pub(super) reply_room: usize,
-    /// Approximate size of the uncommitted writes, in bytes.
+    /// Approximate size of the uncommitted writes in bytes.
     pub(super) bytes: usize,
     /// Whether some writes of this run have already been committed.
     has_written: bool,
@@ -172,8 +169,8 @@ pub(super) struct StoredItems<'s> {
 }
 
 impl<'s> StoredItems<'s> {
-    /// Creates the view of the items for a run of requests. If `is_read` is false, no request may
-    /// read items; uncommitted writes are then not visible.
+    /// Creates the items' view for a run of requests. If `is_read` is false, no request may read
+    /// items, and uncommitted writes are not visible.
     pub(super) fn new(store: &'s ServerStore, is_read: bool, is_careful: bool) -> StoredItems<'s> {
         StoredItems {
             store,
@@ -193,7 +190,7 @@ impl<'s> StoredItems<'s> {
         }
     }
 
-    /// Adds the lock that a request needs for an item to the set `wanted`.
+    /// Adds the lock for a request's access to an item to `wanted`.
     pub(super) fn lock(wanted: &mut KeyLockRequest, key: &[u8], access: ItemAccess) {
         match access {
             ItemAccess::Reads => {}
@@ -202,7 +199,7 @@ impl<'s> StoredItems<'s> {
         }
     }
 
-    /// Stores prefetched items. They must be in the order in which they will be looked up.
+    /// Stores prefetched items, in the order in which they will be looked up.
     pub(super) fn has_read(&mut self, keys: Vec<ItemKey>, values: Vec<Option<Value>>) {
         for value in values.iter().flatten() {
             self.store.sizes.note_kept(value.len());
@@ -228,8 +225,7 @@ impl<'s> StoredItems<'s> {
         self.alive(found)
     }
 
-    /// Returns an item from the prefetched ones, or reads it from the store if it was not
-    /// prefetched.
+    /// Returns a prefetched item, or reads the item from the store if it was not prefetched.
     fn find(&mut self, key: &[u8]) -> Result<Option<Value>, CommandError> {
         let ahead = self.read.iter().skip(self.next).take(AHEAD);
         match ahead.into_iter().position(|(name, _)| **name == *key) {
@@ -247,7 +243,7 @@ impl<'s> StoredItems<'s> {
         }
     }
 
-    /// Deletes an item. Needs no read.
+    /// Deletes an item without reading it.
     pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), CommandError> {
         self.batch.delete(&self.store.items, key)?;
         self.bytes += key.len();
@@ -347,7 +343,7 @@ impl<'s> ItemStore for StoredItems<'s> {
     fn relieve(&mut self) -> Result<(), CommandError> {
         if self.bytes > COMMITTED_AT_ONCE {
             self.has_written |= self.commit()?;
-            // The store contains the writes now, and the prefetched items may be outdated.
+            // The store now contains the writes, and the prefetched items may be out of date.
             self.batch = WriteBatch::new().durability(Durability::Process);
             self.own.clear();
             self.read.clear();
@@ -357,8 +353,8 @@ impl<'s> ItemStore for StoredItems<'s> {
     }
 }
 
-/// Deletes all items. Holds all locks meanwhile, so that no request can write back an item that it
-/// has read before.
+/// Deletes all items under all locks, so that no request can write back an item that it read
+/// earlier.
 pub(super) fn flush(store: &ServerStore) -> Result<(), CommandError> {
     let mut wanted = KeyLockRequest::default();
     wanted.everything();
@@ -367,8 +363,8 @@ pub(super) fn flush(store: &ServerStore) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Returns the staleness flags of an item after arithmetic. If its value has become longer, the
-/// flags are cleared, because memcached creates a new item in this case.
+/// Returns an item's staleness flags after arithmetic. They are cleared if the value has become
+/// longer, because memcached creates a new item in this case.
 pub(super) fn staleness_after(old: &MemcachedItem<'_>, value: &[u8]) -> u8 {
     if value.len() > old.value.len() {
         0
@@ -378,10 +374,10 @@ pub(super) fn staleness_after(old: &MemcachedItem<'_>, value: &[u8]) -> u8 {
 }
 
 /// Adds `delta` to the decimal number in an item, or subtracts it. Returns the new number and the
-/// new item value, or `None` if the item contains no number. As in memcached, a shorter number is
-/// padded with blanks to the old length.
+/// new value, or `None` if the item contains no number. As in memcached, blanks pad a shorter
+/// number to the old length.
 pub(super) fn arithmetic(old: &[u8], delta: u64, adds: bool) -> Option<(u64, Vec<u8>)> {
-    // As in memcached, ignore everything that follows a blank.
+    // As in memcached, ignore everything after a blank.
     let old_text = old.trim_ascii_start();
     let end = old_text.iter().position(u8::is_ascii_whitespace);
     let digits = &old_text[..end.unwrap_or(old_text.len())];

@@ -1,4 +1,4 @@
-//! The memcached protocol: its text commands and meta commands.
+//! The memcached protocol, with its text commands and meta commands.
 //!
 //! *Scope*: the syntax of requests, their effects on items, and their replies.
 //!

@@ -3,11 +3,11 @@
 use crate::store::ReadReservation;
 use alluvium::MultiGetFuture;
 
-/// The number of requests of a run whose replies are final, because their writes are committed.
+/// The number of a run's requests whose replies are final because their writes are committed.
 #[derive(Clone, Copy)]
 pub(super) struct RunProgress {
     pub(super) requests: usize,
-    /// Length of the output buffer after the final replies.
+    /// Length of the output buffer after these replies.
     pub(super) position: usize,
 }
 
@@ -23,20 +23,19 @@ pub(super) enum ExecutionProgress {
     Part(usize),
     /// Nothing was executed, because the run must wait for this read.
     Waits(Box<(MultiGetFuture, ReadReservation)>),
-    /// Nothing was executed, because the memory budget of the clients is exhausted.
+    /// Nothing was executed, because the clients' memory budget is exhausted.
     Full,
 }
 
 /// The outcome of an attempt to execute a run.
 pub(super) enum RequestRunOutcome {
     Whole,
-    /// Only this number of requests was executed, because their replies are long and must be sent
-    /// first.
+    /// Only this number of requests was executed, because their long replies must be sent first.
     Part(usize),
     /// Nothing was executed, because the run must wait for this read.
     Waits(Box<(MultiGetFuture, ReadReservation)>),
-    /// Nothing was executed, because the memory budget of the clients is exhausted.
+    /// Nothing was executed, because the clients' memory budget is exhausted.
     Full,
-    /// The remaining requests must be executed again while the locks of all their items are held.
+    /// The remaining requests must run again under the locks of all their items.
     WantsCare,
 }

@@ -1,4 +1,4 @@
-//! Authentication of clients, and checks of their permissions.
+//! Client authentication and permission checks.
 
 use super::items::ItemAccess;
 use super::request::MemcachedRequest;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// A login delay after a wrong password. No input is processed until it is over.
+/// The login delay after a wrong password. No input is processed until it is over.
 pub(super) struct AuthDelay {
     until: Duration,
-    /// The reply that is sent when the delay is over.
+    /// The reply to send after the delay.
     reply: &'static str,
 }
 
@@ -29,8 +29,8 @@ pub(super) enum AuthDelayState {
     Ends,
 }
 
-/// Returns whether a command reads or writes an item in terms of permissions, given how it accesses
-/// the item.
+/// Returns whether a command counts as reading or writing an item for permissions, given how it
+/// accesses the item.
 fn need(command: &[u8], access: ItemAccess) -> KeyAccess {
     match (command, access) {
         (_, ItemAccess::Reads) => KeyAccess::READ,
@@ -40,7 +40,7 @@ fn need(command: &[u8], access: ItemAccess) -> KeyAccess {
 }
 
 impl MemcachedSession {
-    /// Checks whether the user has the permissions that a request on items needs.
+    /// Checks whether the user has the permissions for a request on items.
     pub(super) fn permit_items(&self, request: &MemcachedRequest<'_>) -> Result<(), CommandError> {
         if self.user.allows_all() {
             return Ok(());
@@ -49,7 +49,7 @@ impl MemcachedSession {
         run::accesses(request, false, |key, access| {
             items.push((key.to_vec(), need(request.word(0), access)));
         });
-        // As for Redis commands, check the permission for the command before those for the keys.
+        // Check the command's permission before those for the keys, as the Redis commands do.
         let parts = [
             ("memcached|get", items.iter().any(|(_, need)| need.reads)),
             ("memcached|set", items.iter().any(|(_, need)| need.writes)),
@@ -110,9 +110,8 @@ impl MemcachedSession {
         });
     }
 
-    /// Authenticates the client. `credentials` consists of the user's name, a blank and the
-    /// password. If the password is wrong, starts a login delay, after which the client gets the
-    /// reply.
+    /// Authenticates the client. `credentials` consists of the user name, a blank and the password.
+    /// If the password is wrong, starts a login delay and replies after it.
     pub(super) fn identify(&mut self, credentials: &[u8], waker: &Waker) -> AuthOutcome {
         let mut parts = credentials.splitn(2, |&byte| byte == b' ');
         let (name, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -141,7 +140,7 @@ impl MemcachedSession {
         self.pause = Some(AuthDelay { until, reply });
     }
 
-    /// Returns the state of the login delay. If the delay is over, ends it.
+    /// Returns the state of the login delay, and ends the delay if it is over.
     pub(super) fn paused(&mut self) -> AuthDelayState {
         let delays = &self.shared.access.delays;
         match &self.pause {
@@ -157,7 +156,7 @@ impl MemcachedSession {
     }
 }
 
-/// The result of an attempt to authenticate.
+/// The result of an authentication attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuthOutcome {
     Yes,

@@ -1,4 +1,4 @@
-//! The `stats` command: statistics of the server, with the names that memcached uses.
+//! The `stats` command, which reports server statistics under memcached's names.
 
 use super::request::{MemcachedRequest, number};
 use crate::error::CommandError;
@@ -9,18 +9,18 @@ use crate::store::model::format;
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The memcached version whose protocol this server implements, followed by the version of the
-/// server.
+/// The memcached version whose protocol this server implements, followed by the server's own
+/// version.
 pub(super) const VERSION: &str = concat!("1.6.18-alluvium-", env!("CARGO_PKG_VERSION"));
 
-/// Maximum number of items that are counted exactly. With more items, their number is estimated.
+/// Maximum number of items to count exactly. Beyond it, their number is estimated.
 const COUNTED: usize = 4096;
 
 /// Maximum size of the reply to `stats cachedump` in bytes, as in memcached.
 const MOST_DUMPED: usize = 2 << 20;
 
-/// Counters of memcached that are always zero here, because this server has none of the features
-/// that they count.
+/// memcached counters that are always zero here, because they count features that this server does
+/// not have.
 const NOTHING: [&str; 17] = [
     "evictions",
     "reclaimed",
@@ -41,7 +41,7 @@ const NOTHING: [&str; 17] = [
     "lru_crawler_running",
 ];
 
-/// The lines of a `stats` reply.
+/// The lines of a reply to `stats`.
 #[derive(Default)]
 pub(super) struct StatsLines(String);
 
@@ -73,7 +73,7 @@ impl StatsLines {
     }
 }
 
-/// Returns the counters that `stats` reports and `stats reset` resets, with their names.
+/// Returns the names and counters that `stats` reports and `stats reset` resets.
 pub(super) fn counted(shared: &ServerContext) -> [(&'static str, &AtomicU64); 9] {
     let counters = &shared.counters;
     [
@@ -157,8 +157,8 @@ fn general(shared: &StoreContext, lines: &mut StatsLines) -> Result<(), CommandE
     Ok(())
 }
 
-/// Returns the number of items, and the total size of their keys and values in bytes. If there are
-/// few items, counts them; otherwise estimates both numbers from the first items.
+/// Returns the number of items, and the total size of their keys and values in bytes. Counts a
+/// small number of items; otherwise estimates both values from the first items.
 fn content(shared: &StoreContext) -> Result<(u64, u64), CommandError> {
     let store = &shared.store;
     let now_ms = store.now_ms();
@@ -206,7 +206,7 @@ fn settings(shared: &StoreContext, lines: &mut StatsLines) {
     lines.line("binding_protocol", "ascii");
 }
 
-/// Adds the statistics of items. All items are reported as belonging to one slab class.
+/// Adds item statistics. All items are reported in one slab class.
 fn items(shared: &StoreContext, lines: &mut StatsLines) -> Result<(), CommandError> {
     let (items, bytes) = content(shared)?;
     if items == 0 {

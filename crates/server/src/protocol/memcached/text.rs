@@ -14,10 +14,10 @@ const ERROR: CommandError = CommandError::say("ERROR");
 const NO_ROOM: CommandError =
     CommandError::say("SERVER_ERROR out of memory writing get response (--client-memory)");
 
-/// The error reply for an item that is too large.
+/// The error reply for an oversized item.
 pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 
-/// Returns a key if it is valid in memcached, or an error otherwise.
+/// Returns a key if it is valid in memcached, otherwise an error.
 pub(super) fn key(word: &[u8]) -> Result<&[u8], CommandError> {
     if word.is_empty() || word.len() > MAX_KEY {
         return Err(BAD_LINE);
@@ -54,11 +54,11 @@ pub(super) fn get(
     };
     let start = output.len();
     for &word in keys {
-        // Read one item at a time, so that the items of a request are not all in memory at the same
-        // time. If the reply becomes too long, the client gets an error instead.
+        // Read one item at a time, so that a request's items are never all in memory. If the reply
+        // becomes too long, the client gets an error instead.
         if output.len() - start > items.reply_room() {
             return match touches {
-                // Items that were touched before remain touched.
+                // Items touched so far remain touched.
                 true => Err(NO_ROOM),
                 false => Ok(()),
             };
@@ -88,7 +88,7 @@ pub(super) fn get(
         output.extend_from_slice(item.value);
         output.extend_from_slice(b"\r\n");
         if let Some(seconds) = seconds {
-            // Return the value even if the new expiry time makes the item expire immediately.
+            // Return the value even if it expires immediately under its new expiry time.
             let touched = touched(items, item, seconds);
             drop(kept);
             items.put(word, touched)?;
@@ -208,7 +208,7 @@ pub(super) fn arithmetic(
     Ok(())
 }
 
-/// Sets the expiry time of an item. Returns whether the item exists.
+/// Sets an item's expiry time. Returns whether the item exists.
 fn touch_one(items: &mut impl ItemStore, word: &[u8], seconds: i64) -> Result<bool, CommandError> {
     items.change(word, |items, old| {
         let Some(old) = old else {
@@ -218,7 +218,7 @@ fn touch_one(items: &mut impl ItemStore, word: &[u8], seconds: i64) -> Result<bo
     })
 }
 
-/// Returns the encoded form of an item with a new expiry time.
+/// Encodes an item with a new expiry time.
 fn touched(items: &impl ItemStore, item: MemcachedItem<'_>, seconds: i64) -> Vec<u8> {
     encode_item(&MemcachedItem {
         expires_ms: items.expiry(seconds),
@@ -273,7 +273,7 @@ pub(super) fn delete(
     Ok(())
 }
 
-/// Returns the delay of a `flush_all` request in seconds, or 0 if it states none.
+/// Returns the delay in a `flush_all` request in seconds, or 0 if there is none.
 pub(super) fn flush_delay(request: &MemcachedRequest<'_>) -> Result<i64, CommandError> {
     let words = request.words.len() - usize::from(request.is_quiet());
     match words {

@@ -1,4 +1,4 @@
-//! Access of memcached requests to the items of a cache.
+//! Gives memcached requests access to a cache's items.
 
 use super::super::items::{ItemChange, ItemHandle, ItemStore};
 use crate::cache::{CachedItemHeader, ItemCache};
@@ -7,7 +7,7 @@ use crate::store::model::format::{MemcachedItem, decode_item};
 
 const TOO_LARGE: CommandError = CommandError::say(super::super::text::TOO_LARGE);
 
-/// An item that was read from a cache.
+/// An item read from a cache.
 #[derive(Debug)]
 pub(crate) struct CachedItemHandle {
     stored: Vec<u8>,
@@ -32,17 +32,17 @@ impl ItemHandle for CachedItemHandle {
     }
 }
 
-/// Gives requests access to the items of a cache, at one point in time.
+/// A cache's items as requests see them at one point in time.
 pub(crate) struct CachedItems<'c> {
     content: &'c ItemCache,
     now_ms: u64,
     reply_room: usize,
-    /// Buffer in which items are encoded.
+    /// Buffer for encoding items.
     stored: Vec<u8>,
 }
 
 impl<'c> CachedItems<'c> {
-    /// Creates the access for requests whose replies may have at most `reply_room` bytes.
+    /// Creates the view for requests whose replies may have at most `reply_room` bytes.
     pub(crate) fn new(content: &'c ItemCache, now_ms: u64, reply_room: usize) -> CachedItems<'c> {
         CachedItems {
             content,
@@ -61,7 +61,7 @@ impl<'c> CachedItems<'c> {
         })
     }
 
-    /// Stores an item. The caller must hold the lock of its key.
+    /// Stores an item. The caller must hold its key's lock.
     pub(super) fn write(&mut self, key: &[u8], item: &MemcachedItem<'_>) -> Result<(), CommandError> {
         self.stored.clear();
         let head = CachedItemHeader {
@@ -73,15 +73,15 @@ impl<'c> CachedItems<'c> {
         head.write(&mut self.stored);
         self.stored.extend_from_slice(item.value);
         if self.content.write(key, &self.stored, item.expires_ms).is_err() {
-            // As in memcached, delete the old item: a client that meant to replace it must not read
-            // it afterwards.
+            // As in memcached, delete the old item, because a client that meant to replace it must
+            // not read it afterwards.
             self.content.delete(key);
             return Err(TOO_LARGE);
         }
         Ok(())
     }
 
-    /// Stores an item and replaces any previous item with the same key.
+    /// Stores an item, replacing any previous item with the same key.
     pub(super) fn set(&mut self, key: &[u8], item: &MemcachedItem<'_>) -> Result<(), CommandError> {
         let _locked = self.content.lock(key);
         self.write(key, item)

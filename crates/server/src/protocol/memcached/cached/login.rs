@@ -15,9 +15,9 @@ use std::time::Duration;
 pub(super) struct LoginState {
     /// Whether the client has authenticated successfully or need not authenticate.
     pub(super) is_authenticated: bool,
-    /// Number of wrong passwords on this connection. The login delay grows with it.
+    /// Number of wrong passwords on this connection. The login delay increases with this number.
     failed_logins: u32,
-    /// The time at which the current login delay ends, and the reply that is sent then.
+    /// When the current login delay ends, and the reply that is sent then.
     pause: Option<(Duration, &'static str)>,
 }
 
@@ -30,8 +30,8 @@ impl LoginState {
         }
     }
 
-    /// Checks the current login delay. Returns the outcome with which to end this turn if the delay
-    /// is not over. Sends the delayed reply and returns `None` if it is over.
+    /// Checks the current login delay. If it is over, sends the delayed reply and returns `None`.
+    /// Otherwise returns the outcome that ends this turn.
     pub(super) fn resume(&mut self, common: &ServerContext, output: &mut Vec<u8>) -> Option<ServeOutcome> {
         let (until, reply) = self.pause?;
         let delays = &common.access.delays;
@@ -46,9 +46,8 @@ impl LoginState {
         None
     }
 
-    /// Executes one request of an unauthenticated client. It must be a `set` of any key, whose
-    /// value consists of the user's name, a blank and the password. Returns the length of the
-    /// request.
+    /// Executes one request of an unauthenticated client: a `set` of any key, whose value must
+    /// consist of the user name, a blank and the password. Returns the request's length.
     pub(super) fn serve(
         &mut self,
         common: &ServerContext,

@@ -27,8 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-/// Maximum number of requests that are executed together. The actual number is reduced when replies
-/// are long.
+/// Maximum number of requests to execute in one batch. Long replies reduce the actual number.
 const AT_ONCE: usize = 64;
 
 /// The state of one connection.
@@ -36,16 +35,16 @@ pub(crate) struct CachedSession {
     cached: Arc<CacheContext>,
     client: Arc<ClientHandle>,
     login: LoginState,
-    /// Number of bytes of a refused data block that must still be skipped.
+    /// Number of bytes of a refused data block still to be skipped.
     skipping: usize,
-    /// Number of requests that are executed together next time.
+    /// Number of requests in the next batch.
     at_once: usize,
-    /// Whether the next request that needs memory is refused instead of waiting, because it has
-    /// already waited too long.
+    /// Whether the next request that needs memory is refused because it has already waited too
+    /// long.
     refuses: bool,
 }
 
-/// What to do with the connection after a request was executed.
+/// What to do with the connection after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CachedRequestOutcome {
     Replied,
@@ -64,7 +63,7 @@ impl CachedSession {
         }
     }
 
-    /// Returns whether the next request must wait because clients use too much memory. Requests
+    /// Returns whether the next request must wait because the clients use too much memory. Requests
     /// that only set an item need not wait, because their replies are short.
     fn must_wait(&self, input: &[u8]) -> bool {
         let sets_only = input.starts_with(b"set ") || input.starts_with(b"ms ");
@@ -72,7 +71,7 @@ impl CachedSession {
     }
 
     /// Executes at most `left` requests at the beginning of `bytes`. Returns the number of executed
-    /// requests and their total length in bytes, or the outcome with which to end this turn.
+    /// requests and their total length in bytes, or the outcome that ends this turn.
     fn step(
         &mut self,
         bytes: &[u8],
@@ -122,15 +121,15 @@ impl CachedSession {
         }
     }
 
-    /// Discards input bytes that belong to a refused data block.
+    /// Discards the input bytes of a refused data block.
     fn skip(&mut self, input: &mut ReceiveBuffer) {
         let skipped = self.skipping.min(input.len());
         input.consume(skipped);
         self.skipping -= skipped;
     }
 
-    /// Executes requests in order until their replies become long. Consecutive gets are looked up
-    /// together. Returns the number of executed requests.
+    /// Executes requests in order until their replies become long. Looks up consecutive gets in one
+    /// batch. Returns the number of executed requests.
     fn run(&self, requests: &[MemcachedRequest<'_>], output: &mut Vec<u8>) -> usize {
         let CacheContext { common, content } = &*self.cached;
         let mut items = CachedItems::new(content, content.now_ms(), common.budget.reply_room());
@@ -169,8 +168,8 @@ impl CachedSession {
         at
     }
 
-    /// Executes requests that get one item each, until their replies become long. Returns the
-    /// number of executed requests.
+    /// Executes requests for one item each until their replies become long. Returns the number of
+    /// executed requests.
     fn get(&self, requests: &[MemcachedRequest<'_>], output: &mut Vec<u8>) -> usize {
         let keys: SmallVec<[&[u8]; AT_ONCE]> = requests.iter().map(|request| request.word(1)).collect();
         let (mut done, mut hits, before) = (0, 0, output.len());
@@ -272,7 +271,7 @@ impl CachedSession {
         }
     }
 
-    /// Replies with an error to a request that could not be parsed.
+    /// Replies to an unparsable request with an error.
     fn refuse_bad(&self, error: &str, output: &mut Vec<u8>) {
         let counters = &self.cached.common.counters;
         counters.errors.fetch_add(1, Ordering::Relaxed);
@@ -280,7 +279,7 @@ impl CachedSession {
         output.extend_from_slice(b"\r\n");
     }
 
-    /// Rejects an item that is too large, and deletes the item that it was meant to replace.
+    /// Rejects an oversized item, and deletes the item that it was meant to replace.
     fn refuse_too_large(&self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
         let CacheContext { common, content } = &*self.cached;
         common.counters.errors.fetch_add(1, Ordering::Relaxed);
@@ -291,15 +290,15 @@ impl CachedSession {
         refuse(&CommandError::say(text::TOO_LARGE), request, output);
     }
 
-    /// Returns the maximum length of a data block in bytes. A request that announces a longer block
-    /// is rejected before the block has arrived.
+    /// Returns the maximum data block length in bytes. A request that announces a longer block is
+    /// rejected before the block arrives.
     fn most_block(&self) -> usize {
         let limits = &self.cached.common.config.limits;
         limits.request.min(self.cached.content.most_value_bytes())
     }
 }
 
-/// Returns the total length in bytes of the first `requests` requests in the input.
+/// Returns the total length of the input's first `requests` requests in bytes.
 fn bytes_of(input: &[u8], most_block: usize, requests: usize) -> usize {
     match run::next(input, most_block, RunLimits::requests(requests)) {
         NextWork::Run(found, taken) if found.len() == requests => taken,

@@ -93,7 +93,7 @@ fn settings(cached: &CacheContext, lines: &mut StatsLines) {
     lines.line("binding_protocol", "ascii");
 }
 
-/// Adds the statistics of items. All items are reported as belonging to one slab class.
+/// Adds item statistics. All items are reported in one slab class.
 fn items(cached: &CacheContext, lines: &mut StatsLines) {
     let figures = cached.content.figures();
     if figures.items == 0 {

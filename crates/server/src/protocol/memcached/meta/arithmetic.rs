@@ -1,4 +1,4 @@
-//! `ma`: arithmetic on items.
+//! The `ma` command, which does arithmetic on items.
 
 use super::super::items::{self, ItemChange, ItemStore};
 use super::super::request::{MemcachedRequest, number};
@@ -7,7 +7,7 @@ use crate::error::CommandError;
 use crate::observe::item_counts::{ArithmeticDirection, ItemCounters, count};
 use crate::store::model::format::{MemcachedItem, encode_item};
 
-/// The decoded flags of an arithmetic command.
+/// An arithmetic command's decoded flags.
 struct MetaArithmeticFlags {
     wanted: Option<u64>,
     given: Option<u64>,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl MemcachedSession {
-    /// Handles a request that has waited too long for memory. Rejects it if it reads items, and
-    /// executes it otherwise.
+    /// Handles a request that has waited too long for memory: rejects it if it reads items,
+    /// otherwise executes it.
     pub(super) fn refuse_to_read(&mut self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
         let mut reads = false;
         run::accesses(request, false, |_, access| {
@@ -28,14 +28,14 @@ impl MemcachedSession {
         self.refuse(&CommandError::NoRoom { bytes }, request, output);
     }
 
-    /// Replies with an error to a request that could not be parsed.
+    /// Replies to an unparsable request with an error.
     pub(super) fn refuse_unread(&self, error: &[u8], output: &mut Vec<u8>) {
         self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
         output.extend_from_slice(error);
         output.extend_from_slice(b"\r\n");
     }
 
-    /// Rejects an item that is too large, and deletes the item that it was meant to replace.
+    /// Rejects an oversized item, and deletes the item that it was meant to replace.
     pub(super) fn refuse_too_large(&mut self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
         let outdated = match run::outdated(request) {
             Some(key) => self.permit_items(request).and_then(|()| self.delete(&key)),
@@ -45,7 +45,7 @@ impl MemcachedSession {
         self.refuse(&failure, request, output);
     }
 
-    /// Deletes an item. Needs no read.
+    /// Deletes an item without reading it.
     pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), CommandError> {
         let shared = Arc::clone(&self.shared);
         let mut wanted = KeyLockRequest::default();

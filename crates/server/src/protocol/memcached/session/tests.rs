@@ -1,4 +1,4 @@
-//! Tests that long values of several clients are written one at a time.
+//! Tests that the long values of several clients are written one at a time.
 
 use super::*;
 use crate::net::wait_hooks::{self, OnWait};
@@ -76,7 +76,7 @@ fn a_long_set_waits_until_others_are_written_and_a_short_one_does_not() {
     );
 }
 
-/// Executes requests. Returns the number of executed requests and their replies.
+/// Executes requests. Returns their number and their replies.
 fn replies(session: &mut MemcachedSession, text: &str) -> (usize, String) {
     let NextWork::Run(requests, _) = run::next(text.as_bytes(), 1 << 20, RunLimits::requests(9)) else {
         panic!("requests")
