@@ -1,4 +1,4 @@
-//! State that all connections of a server share: the store, the client registry, counters and
+//! The state that all connections of a server share: the store, the client registry, counters and
 //! settings.
 
 use crate::access::{AclUser, UserRegistry};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Counters of events since the server was started.
+/// Event counters since the server started.
 #[derive(Debug, Default)]
 pub(crate) struct ServerCounters {
     pub(crate) connections: AtomicU64,
@@ -35,10 +35,10 @@ pub(crate) struct ServerCounters {
     pub(crate) reads: AtomicU64,
     pub(crate) writes: AtomicU64,
     pub(crate) output_overflows: AtomicU64,
-    /// Number of connections closed because all connections together used too much memory.
+    /// Number of connections closed because the total memory of connections was too large.
     pub(crate) evicted: AtomicU64,
-    /// Number of requests and replies rejected because all connections together used too much
-    /// memory.
+    /// Number of requests and replies rejected because the total memory of connections was too
+    /// large.
     pub(crate) memory_refusals: AtomicU64,
     /// Number of connections closed because they exceeded the idle timeout or the time limit for
     /// authentication.
@@ -50,7 +50,7 @@ pub(crate) struct ServerCounters {
     pub(crate) items_set: AtomicU64,
     pub(crate) items_touched: AtomicU64,
     pub(crate) item_flushes: AtomicU64,
-    /// Further counters of commands on memcached items.
+    /// Further counters for commands on memcached items.
     pub(crate) items: crate::observe::item_counts::ItemCounters,
 }
 
@@ -60,37 +60,37 @@ pub(crate) struct ClientHandle {
     pub(crate) id: u64,
     pub(crate) peer: EndpointAddress,
     pub(crate) local: EndpointAddress,
-    /// The user as which the connection is authenticated. It is `default` at first.
+    /// The user of this connection, initially `default`.
     pub(crate) user: Mutex<Arc<AclUser>>,
     pub(crate) since: Instant,
     pub(crate) name: Mutex<String>,
     pub(crate) database: AtomicU8,
-    /// Version of the Redis protocol on this connection: 2 or 3.
+    /// The connection's Redis protocol version, 2 or 3.
     pub(crate) version: AtomicU8,
     /// Number of commands queued since MULTI, or -1 if no transaction is open.
     pub(crate) queued: AtomicI64,
     /// Time of the last command, in milliseconds after `since`.
     pub(crate) last_ms: AtomicU64,
-    /// Index of the last command in the command statistics, or [`NO_COMMAND`] if there is none.
+    /// The last command's index in the command statistics, or [`NO_COMMAND`] if there is none.
     last_command: AtomicU16,
     pub(crate) is_killed: AtomicBool,
-    /// Whether the connection is currently being served or is waiting for the store.
+    /// Whether the connection is being served or waits for the store.
     pub(crate) is_busy: AtomicBool,
     pub(crate) load: ConnectionMemory,
     /// The protocol that the connection uses.
     pub(crate) language: WireProtocol,
-    /// The number of the socket's file descriptor, or -1 if it has none.
+    /// The socket's file descriptor number, or -1 if it has none.
     pub(crate) descriptor: AtomicI64,
-    /// Whether the connection receives the commands of other connections (MONITOR).
+    /// Whether the connection receives other connections' commands (MONITOR).
     pub(crate) is_monitor: AtomicBool,
-    /// The name and version of the client library, which the client sets with CLIENT SETINFO.
+    /// The client library's name and version, set with CLIENT SETINFO.
     pub(crate) library: Mutex<(String, String)>,
 }
 
-/// The reads of one batch may use the memory of all clients divided by this number.
+/// Divisor of the clients' total memory. The quotient limits the reads of one batch.
 const BATCH_SHARE: usize = 8;
 
-/// The value of `last_command` before a connection has sent its first command.
+/// The value of `last_command` before a connection's first command.
 const NO_COMMAND: u16 = u16::MAX;
 
 impl ClientHandle {
@@ -98,31 +98,31 @@ impl ClientHandle {
         self.last_command.store(counted_as, Ordering::Relaxed);
     }
 
-    /// Returns the name of the last command that the connection sent.
+    /// Returns the name of the connection's last command.
     pub(crate) fn last_command(&self) -> &'static str {
         let index = usize::from(self.last_command.load(Ordering::Relaxed));
         redis::counted_names().get(index).map_or("NULL", String::as_str)
     }
 
-    /// Returns the age of the connection in milliseconds.
+    /// Returns the connection's age in milliseconds.
     pub(crate) fn age_ms(&self) -> u64 {
         self.age_ms_at(Instant::now())
     }
 
-    /// Returns the age of the connection at the time `now`, in milliseconds.
+    /// Returns the connection's age at the time `now` in milliseconds.
     pub(crate) fn age_ms_at(&self, now: Instant) -> u64 {
         let age = now.saturating_duration_since(self.since);
         age.as_secs() * 1000 + u64::from(age.subsec_millis())
     }
 
-    /// Returns the time since bytes were last received or sent, in milliseconds.
+    /// Returns the time since bytes were last received or sent in milliseconds.
     pub(crate) fn idle_ms(&self) -> u64 {
         self.age_ms()
             .saturating_sub(self.load.moved_ms.load(Ordering::Relaxed))
     }
 }
 
-/// The open connections of both protocols, by connection ID. IDs start at 1 and are never reused.
+/// The open connections of all protocols, by connection ID. IDs start at 1 and are never reused.
 #[derive(Debug, Default)]
 pub(crate) struct ClientRegistry {
     all: Mutex<BTreeMap<u64, Arc<ClientHandle>>>,
@@ -130,7 +130,7 @@ pub(crate) struct ClientRegistry {
 }
 
 impl ClientRegistry {
-    /// Registers a connection. Returns `None` if the maximum number of connections is reached.
+    /// Registers a connection. Returns `None` if there are already too many connections.
     pub(crate) fn admit(
         &self,
         language: WireProtocol,
@@ -189,18 +189,16 @@ impl ClientRegistry {
 pub(crate) struct RuntimeConfig {
     max_clients: AtomicUsize,
     max_output: AtomicUsize,
-    /// Maximum memory of all connections together in bytes, or 0 if it is a share of the store's
-    /// memory.
+    /// Maximum total memory of all connections in bytes, or 0 for a share of the store's memory.
     client_memory: AtomicUsize,
-    /// Idle timeout of connections in seconds, or 0 if they have none.
+    /// Idle timeout of connections in seconds, or 0 for none.
     idle_s: AtomicU64,
-    /// Time in seconds without received data after which the first TCP keepalive probe is sent, or
-    /// 0 to send no probes.
+    /// Seconds without received data before the first TCP keepalive probe, or 0 to send none.
     keepalive_s: AtomicU64,
     pub(crate) slow_us: AtomicI64,
     pub(crate) slow_entries: AtomicUsize,
     pub(crate) limits: ServerLimits,
-    /// Maximum time within which a connection must authenticate.
+    /// Time limit for a connection to authenticate.
     pub(crate) login_timeout: Duration,
 }
 
@@ -221,7 +219,7 @@ impl RuntimeConfig {
         self.max_output.store(most, Ordering::Relaxed);
     }
 
-    /// Returns the idle timeout of connections, or zero if they have none.
+    /// Returns the idle timeout of connections, or zero if there is none.
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.idle_s.load(Ordering::Relaxed))
     }
@@ -230,8 +228,8 @@ impl RuntimeConfig {
         self.idle_s.store(seconds, Ordering::Relaxed);
     }
 
-    /// Returns the time without received data after which the first TCP keepalive probe is sent, or
-    /// zero if no probes are sent.
+    /// Returns the time without received data before the first TCP keepalive probe, or zero if none
+    /// are sent.
     pub(crate) fn keepalive(&self) -> Duration {
         Duration::from_secs(self.keepalive_s.load(Ordering::Relaxed))
     }
@@ -241,15 +239,15 @@ impl RuntimeConfig {
     }
 }
 
-/// The ports at which the protocols are served. A port is 0 if the protocol is not served.
+/// The ports of the protocols. A port is 0 if its protocol is not served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListenPorts {
     pub(crate) redis: u16,
     pub(crate) memcached: u16,
 }
 
-/// State shared by all connections of a server, whether it serves a store or a cache: the client
-/// registry, counters and settings.
+/// The state that all connections of a server share, whether it serves a store or a cache: the
+/// client registry, counters and settings.
 pub(crate) struct ServerContext {
     pub(crate) clients: ClientRegistry,
     pub(crate) counters: ServerCounters,
@@ -258,21 +256,21 @@ pub(crate) struct ServerContext {
     /// The memory budget that all connections share.
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) tally: CommandStats,
-    /// A random identifier of this run of the server, which consists of 40 hexadecimal digits.
+    /// A random identifier of this server run: 40 hexadecimal digits.
     pub(crate) run_id: String,
     pub(crate) since: Instant,
-    /// The time at which all memcached items will be deleted, in milliseconds since 1970, or 0 if
-    /// no deletion is scheduled.
+    /// When all memcached items will be deleted, in milliseconds since 1970, or 0 if no deletion is
+    /// scheduled.
     pub(crate) flush_at: AtomicU64,
-    /// The port at which the Redis protocol is served, or 0 if it is not served.
+    /// The port of the Redis protocol, or 0 if it is not served.
     pub(crate) redis_port: u16,
-    /// The port at which the memcached protocol is served, or 0 if it is not served.
+    /// The port of the memcached protocol, or 0 if it is not served.
     pub(crate) memcached_port: u16,
-    /// Number of event loops. Memcached's `stats` reports it as the number of threads.
+    /// Number of event loops, which memcached's `stats` reports as the number of threads.
     pub(crate) loops: usize,
-    /// A function that wakes all event loops, so that they close connections that were killed.
+    /// Wakes all event loops, so that they close killed connections.
     pub(crate) wake: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// A function that starts the shutdown of the server.
+    /// Starts the server's shutdown.
     pub(crate) stop: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -312,18 +310,18 @@ impl ServerContext {
         }
     }
 
-    /// Counts an error reply, both in the total number of errors and by its first word.
+    /// Counts an error reply, both in the total and under its first word.
     pub(crate) fn count_error(&self, text: &str) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
         self.tally.error(text);
     }
 
-    /// Returns the memory of all connections together, in bytes.
+    /// Returns the total memory of all connections in bytes.
     pub(crate) fn client_bytes(&self) -> u64 {
         self.budget.held_with(self.clients.len()) as u64
     }
 
-    /// Returns the counters as JSON. The web page and management clients display them.
+    /// Returns the counters as JSON, for the web page and management clients.
     pub(crate) fn counts(&self) -> Value {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         json!({
@@ -339,21 +337,21 @@ impl ServerContext {
     }
 }
 
-/// State shared by all connections of a server with a store.
+/// The state that all connections of a server with a store share.
 pub(crate) struct StoreContext {
     pub(crate) common: Arc<ServerContext>,
     pub(crate) store: Arc<ServerStore>,
     pub(crate) slow: SlowLog,
     pub(crate) backups: BackupManager,
-    /// The log level of the program, or `None` if clients may not change it.
+    /// The program's log level, or `None` if clients may not change it.
     pub(crate) log_level: Option<LogLevel>,
     pub(crate) latencies: crate::observe::latency::LatencyMonitor,
     pub(crate) monitors: MonitorRegistry,
     pub(crate) pause: PauseControl,
     pub(crate) samples: SampleHistory,
     pub(crate) forecasts: ForecastCache,
-    /// The time of the last backup in seconds since 1970. Before the first backup, it is the time
-    /// at which the server was started.
+    /// Time of the last backup in seconds since 1970. Before the first backup, the time at which
+    /// the server started.
     pub(crate) saved: AtomicU64,
 }
 
@@ -393,7 +391,7 @@ impl StoreContext {
         shared
     }
 
-    /// Returns the memory in bytes that the store actually uses. This is not its budget.
+    /// Returns the memory that the store actually uses in bytes, as opposed to its budget.
     pub(crate) fn used_memory(&self) -> u64 {
         let stats = self.store.db.stats();
         let memory = &stats.memory;
@@ -401,15 +399,15 @@ impl StoreContext {
         memory.memtables + memory.log + memory.tree + memory.tables + caches
     }
 
-    /// Sets the maximum memory of all connections together, in bytes. If it is 0, the maximum is a
-    /// share of the store's memory.
+    /// Sets the maximum total memory of all connections in bytes, or 0 for a share of the store's
+    /// memory.
     pub(crate) fn set_client_memory(&self, bytes: usize) {
         self.config.client_memory.store(bytes, Ordering::Relaxed);
         self.fit_client_memory();
     }
 
-    /// Recomputes the maximum memory of all connections from the store's memory, unless the maximum
-    /// was set explicitly.
+    /// Recomputes the connections' maximum memory from the store's memory, unless it was set
+    /// explicitly.
     pub(crate) fn fit_client_memory(&self) {
         let bytes = match self.config.client_memory.load(Ordering::Relaxed) {
             0 => net::share_of(self.store.db.stats().memory.budget),
@@ -419,7 +417,7 @@ impl StoreContext {
         self.store.sizes.set_share(bytes / BATCH_SHARE);
     }
 
-    /// Sets the backup directory to the one in the options.
+    /// Sets the backup directory from the options.
     pub(crate) fn place_backups(&self, options: &ServerOptions) -> crate::error::Result<()> {
         match &options.backup_directory {
             Some(directory) => {

@@ -1,4 +1,4 @@
-//! The items of a cache, and the locks that serialise writers of the same key.
+//! A cache's items, and the locks that serialise writers of the same key.
 
 use super::item::MAX_HEAD;
 use crate::error::{CommandError, Error, Result};
@@ -17,33 +17,32 @@ const LEAST_BYTES: u64 = 1 << 20;
 /// size accepts items of up to one mebibyte.
 const PARTITION_BYTES: u64 = 32 << 20;
 
-/// Maximum number of partitions. With this many partitions, writers rarely contend on machines with
-/// usual numbers of cores.
+/// Maximum number of partitions, at which writers rarely contend on machines with usual numbers of
+/// cores.
 const MOST_PARTITIONS: u64 = 64;
 
-/// Assumed average size of an item's key and value together, in bytes.
+/// Assumed average size of an item's key and value in bytes.
 const ITEM_BYTES: usize = 96;
 
-/// Number of locks. A key's hash determines its lock, so different keys can share one.
+/// Number of locks. A key's hash selects its lock, so several keys can share one.
 const LOCKS: usize = 512;
 
-/// The policy by which a full cache chooses the item to evict.
+/// How a full cache chooses the item to evict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheEvictionPolicy {
     /// Evicts the item that was written longest ago.
     Fifo,
     /// Evicts the least recently used item.
     Lru,
-    /// Approximates LRU. It copies fewer items than exact LRU.
+    /// Approximates LRU, and copies fewer items than exact LRU does.
     ApproximateLru,
-    /// S3-FIFO. Items that were read at most once after they were written are evicted before all
-    /// others.
+    /// S3-FIFO, which first evicts items that were read at most once since they were written.
     #[default]
     S3Fifo,
 }
 
 impl CacheEvictionPolicy {
-    /// Returns the name of the policy that `maxmemory-policy` reports.
+    /// Returns the policy's name in `maxmemory-policy`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             CacheEvictionPolicy::Fifo => "fifo",
@@ -63,7 +62,7 @@ impl CacheEvictionPolicy {
     }
 }
 
-/// The memory limit of a cache, and how that memory is used.
+/// A cache's memory limit, and how it uses this memory.
 ///
 /// ```
 /// use alluvium_server::{CacheMemory, CacheEvictionPolicy};
@@ -72,17 +71,16 @@ impl CacheEvictionPolicy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheMemory {
-    /// Memory limit in bytes. It covers the items, their keys and the index.
+    /// Memory limit in bytes, for the items, their keys and the index.
     pub bytes: u64,
-    /// Expected average size of an item's key and value together, in bytes. The size of the index
-    /// is computed from it.
+    /// Expected average size of an item's key and value in bytes. Determines the size of the index.
     pub item_bytes: usize,
     pub policy: CacheEvictionPolicy,
 }
 
 impl CacheMemory {
-    /// Returns the settings of a cache with a limit of `bytes` bytes, for items of about a hundred
-    /// bytes, with the S3-FIFO policy.
+    /// Returns settings with a limit of `bytes` bytes, for items of about a hundred bytes, with the
+    /// S3-FIFO policy.
     #[must_use]
     pub fn new(bytes: u64) -> CacheMemory {
         CacheMemory {
@@ -121,7 +119,7 @@ impl CacheMemory {
     }
 }
 
-/// The error of an item that exceeds the maximum item size of the cache.
+/// The error for an item that exceeds the cache's maximum item size.
 #[derive(Debug)]
 pub(crate) struct TooLarge(cache::Error);
 
@@ -131,10 +129,10 @@ impl From<TooLarge> for CommandError {
     }
 }
 
-/// The metadata of an item that a lookup has found.
+/// The metadata of an item found by a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ItemMetadata {
-    /// Expiry time in milliseconds since 1970; 0 if the item never expires.
+    /// Expiry time in milliseconds since 1970; 0 for never.
     pub(crate) expires_ms: u64,
 }
 
@@ -143,8 +141,8 @@ pub(crate) struct CacheFigures {
     pub(crate) gets: u64,
     pub(crate) hits: u64,
     pub(crate) evictions: u64,
-    /// Number of items in the cache, and their total size in bytes. Both are estimated from a
-    /// sample if there are many items.
+    /// Number of items in the cache, and their total size in bytes. If there are many items, both
+    /// are estimated from a sample.
     pub(crate) items: u64,
     pub(crate) item_bytes: u64,
 }
@@ -153,16 +151,16 @@ pub(crate) struct CacheFigures {
 #[repr(align(64))]
 struct StripeLock(Mutex<()>);
 
-/// The held locks of several keys. Keys that map to the same lock share one guard.
+/// The held locks of several keys. Keys with the same lock share one guard.
 pub(crate) type CacheLockGuards<'c> = SmallVec<[MutexGuard<'c, ()>; 1]>;
 
-/// The items of a cache, with their locks.
+/// A cache's items and their locks.
 pub(crate) struct ItemCache {
     cache: Cache,
     pub(crate) memory: CacheMemory,
     locks: Box<[StripeLock]>,
     clock: StoreClock,
-    /// The most recently assigned CAS value, or 0 if none has been assigned.
+    /// The most recently assigned CAS value, or 0 if there is none.
     cas: AtomicU64,
 }
 
@@ -186,8 +184,7 @@ impl ItemCache {
         })
     }
 
-    /// Returns the current time in milliseconds since 1970, and removes items whose expiry time has
-    /// passed.
+    /// Returns the current time in milliseconds since 1970, and removes expired items.
     pub(crate) fn now_ms(&self) -> u64 {
         let now_ms = self.clock.now_ms();
         self.tick(now_ms);
@@ -220,8 +217,8 @@ impl ItemCache {
         self.locks[self.lock_of(key)].0.lock()
     }
 
-    /// Locks several keys, so that no other thread can write their items. The locks are acquired in
-    /// a fixed order, which prevents deadlocks.
+    /// Locks several keys, so that no other thread can write their items. Acquires the locks in a
+    /// fixed order, which prevents deadlocks.
     pub(crate) fn lock_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> CacheLockGuards<'_> {
         let mut places: SmallVec<[usize; 8]> = keys.map(|key| self.lock_of(key)).collect();
         places.sort_unstable();
@@ -232,8 +229,8 @@ impl ItemCache {
             .collect()
     }
 
-    /// Copies the stored bytes of a key's item to `stored` and returns its metadata, or `None` if
-    /// there is no item.
+    /// Copies a key's stored item to `stored` and returns its metadata, or returns `None` if there
+    /// is no item.
     #[inline]
     pub(crate) fn read(&self, key: &[u8], stored: &mut Vec<u8>) -> Option<ItemMetadata> {
         let expires_at = self.cache.read(key, stored)?;
@@ -241,21 +238,21 @@ impl ItemCache {
         Some(ItemMetadata { expires_ms })
     }
 
-    /// Looks up several keys. For each key in order, calls `respond` with the key's index and the
-    /// stored bytes of its item, or `None`.
+    /// Looks up several keys in order. For each, calls `respond` with the key's index and the
+    /// item's stored bytes, or `None`.
     pub(crate) fn read_many(&self, keys: &[&[u8]], respond: impl FnMut(usize, Option<&[u8]>)) {
         self.cache.get_many(keys, respond);
     }
 
-    /// Prefetches the memory that requests for these keys will access first.
+    /// Prefetches the memory that requests for these keys access first.
     pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.cache.prefetch(keys);
     }
 
-    /// Stores an item. The caller must hold the lock of the key.
+    /// Stores an item. The caller must hold the key's lock.
     ///
     /// # Errors
-    /// The item is too large. The previous item of the key remains.
+    /// The item is too large. The key's previous item remains.
     pub(crate) fn write(
         &self,
         key: &[u8],
@@ -266,26 +263,24 @@ impl ItemCache {
         self.cache.set_until(key, stored, expires_at).map_err(TooLarge)
     }
 
-    /// Deletes the item of a key and returns whether it existed. The caller must hold the lock of
-    /// the key.
+    /// Deletes a key's item and returns whether it existed. The caller must hold the key's lock.
     pub(crate) fn delete(&self, key: &[u8]) -> bool {
         self.cache.delete(key)
     }
 
-    /// Deletes all items. A request that has read an item before this call cannot write it back
-    /// afterwards.
+    /// Deletes all items. A request that read an item earlier cannot write it back afterwards.
     pub(crate) fn clear(&self) {
         let _held: Vec<_> = self.locks.iter().map(|lock| lock.0.lock()).collect();
         self.cache.clear();
     }
 
-    /// Returns the number of items. It is estimated from a sample if there are many items.
+    /// Returns the number of items, estimated from a sample if there are many.
     pub(crate) fn items(&self) -> u64 {
         self.now_ms();
         self.cache.content().items
     }
 
-    /// Returns the maximum size of a value in bytes that the cache accepts for a key of any length.
+    /// Returns the maximum value size in bytes that the cache accepts whatever the key's length.
     pub(crate) fn most_value_bytes(&self) -> usize {
         cache::MAX_VALUE_BYTES - MAX_HEAD
     }
@@ -293,8 +288,8 @@ impl ItemCache {
     pub(crate) fn figures(&self) -> CacheFigures {
         let (stats, content) = (self.cache.stats(), self.cache.content());
         let left_logs = match self.memory.policy {
-            // Only S3-FIFO can tell at eviction whether the evicted item was still live, so only
-            // this policy reports the number.
+            // Only S3-FIFO can tell whether an evicted item was still live, so only this policy
+            // reports the exact number.
             CacheEvictionPolicy::S3Fifo => stats.evicted,
             CacheEvictionPolicy::Fifo | CacheEvictionPolicy::Lru | CacheEvictionPolicy::ApproximateLru => {
                 stats.dropped

@@ -1,4 +1,4 @@
-//! The header that precedes each item's value in memory, and its compact encoding.
+//! The compact header before each item's value in memory.
 //!
 //! ```text
 //!   SIZE    MEANING
@@ -9,7 +9,7 @@
 //!   0 or 4  when memcached last set or touched it, in seconds since 1970
 //! ```
 //!
-//! The header does not contain the expiry time, which the hash table stores.
+//! The header has no expiry time, because the hash table stores it.
 
 const CAS_BYTES: u8 = 15;
 const HAS_FLAGS: u8 = 1 << 4;
@@ -19,7 +19,7 @@ const STALENESS: u8 = 6;
 /// Maximum size of an encoded header in bytes.
 pub(super) const MAX_HEAD: usize = 1 + 8 + 4 + 4;
 
-/// The metadata that the header of an item stores.
+/// The metadata in an item's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CachedItemHeader {
     pub(crate) flags: u32,
@@ -40,7 +40,7 @@ fn pull(bytes: &[u8]) -> u64 {
 }
 
 impl CachedItemHeader {
-    /// Appends the encoded header to `out`. The caller appends the value after it.
+    /// Appends the encoded header to `out`. The caller then appends the value.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         debug_assert!(self.staleness < 4, "two bits say how stale an item is");
         let cas = (u64::BITS - self.cas.leading_zeros()).div_ceil(8) as usize;

@@ -4,9 +4,9 @@ use super::request::{Error, FailureKind, Result};
 use alluvium::{Db, Trial};
 use serde_json::{Value, json};
 
-/// Changes the share of the caches' memory that is used for records. The new share is
-/// `record_permille` thousandths, or, if absent, the share with the lowest predicted cost. Returns
-/// the change, or null if the advice is to change nothing.
+/// Changes the share of cache memory that is used for records, either to `record_permille`
+/// thousandths or, if absent, to the share with the lowest predicted cost. Returns the change, or
+/// null if the advice is to change nothing.
 pub(super) fn apply(db: &Db, record_permille: Option<u32>) -> Result<Value> {
     let advice = match record_permille {
         None => match db.advise()? {
@@ -27,7 +27,7 @@ pub(super) fn apply(db: &Db, record_permille: Option<u32>) -> Result<Value> {
     Ok(db.trials().last().map_or(Value::Null, trial))
 }
 
-/// Returns the most recent changes that were made by advice, oldest first.
+/// Returns the most recent changes made on advice, oldest first.
 pub(super) fn trials(db: &Db) -> Value {
     db.trials().iter().map(trial).collect::<Vec<_>>().into()
 }

@@ -1,8 +1,8 @@
-//! A registry of named locks. Each name can be locked by one connection at a time.
+//! A registry of named locks. Only one connection at a time can hold a name's lock.
 //!
-//! A killed client can leave a request in progress in the server; its connection ends only when
-//! that request is complete. A client that resumes the work locks the same name first, and thereby
-//! waits until the earlier request is complete.
+//! A killed client can leave a request running in the server; its connection ends only when that
+//! request is complete. A client that resumes the work locks the same name first, and thereby waits
+//! for the earlier request.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ pub(super) struct ClaimRegistry {
     released: Condvar,
 }
 
-/// The lock of a name. Dropping the guard releases the lock.
+/// A name's lock, released on drop.
 #[derive(Debug)]
 pub(super) struct NameClaim {
     claims: Arc<ClaimRegistry>,
@@ -23,8 +23,8 @@ pub(super) struct NameClaim {
 }
 
 impl ClaimRegistry {
-    /// Locks a name, and waits for at most `patience` if another connection has locked it. Returns
-    /// `None` if the name is still locked after that.
+    /// Locks a name, waiting for at most `patience` while another connection holds it. Returns
+    /// `None` if the name is still locked after that time.
     pub(super) fn take(self: &Arc<ClaimRegistry>, name: &[u8], patience: Duration) -> Option<NameClaim> {
         let until = Instant::now() + patience;
         let mut taken = self.taken.lock();

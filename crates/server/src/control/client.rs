@@ -1,5 +1,5 @@
-//! The client side of the management socket. It lets a process manage a store that another process
-//! has open.
+//! The client side of the management socket, through which a process manages a store that another
+//! process has open.
 
 use super::format::{self, GREETING, ReplyFrame};
 use super::request::ReplySink;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// A connection to the process that has the store open.
 pub struct ManagementClient {
-    /// The connection. It is `None` after an incomplete reply or an I/O error.
+    /// `None` after an incomplete reply or an I/O error.
     stream: Option<UnixStream>,
 }
 
@@ -23,15 +23,15 @@ impl fmt::Debug for ManagementClient {
 }
 
 impl ManagementClient {
-    /// Connects to the process that has the store in the given directory open.
+    /// Connects to the process that has the store in this directory open.
     ///
     /// # Errors
     /// Returns I/O errors. The error kind is [`io::ErrorKind::NotFound`] or
     /// [`io::ErrorKind::ConnectionRefused`] if no process serves the store's management socket.
     pub fn connect(directory: impl AsRef<Path>) -> io::Result<ManagementClient> {
         let mut stream = socket::connect(directory.as_ref())?;
-        // The server can reject a client before it has read the client's greeting. It then sends
-        // its own greeting and the reason, so these are read even if sending failed.
+        // The server may reject a client before reading its greeting, and then sends its own
+        // greeting and the reason. Read these even if sending failed.
         let sent = stream.write_all(&format::greeting());
         let mut greeting = [0; GREETING];
         let greeted = stream.read_exact(&mut greeting);
@@ -52,8 +52,8 @@ impl ManagementClient {
         let gone = || Error::Connection(io::ErrorKind::NotConnected.into());
         let frame = format::frame(request)?;
         let mut stream = self.stream.take().ok_or_else(gone)?;
-        // The server can reject a client before it has read the request. The reason is therefore
-        // read even if sending failed.
+        // The server may reject a client before reading the request, so read the reason even if
+        // sending failed.
         let sent = stream.write_all(&frame);
         loop {
             let part = format::read::<ReplyFrame>(&mut stream).map_err(Error::Connection)?;
@@ -78,10 +78,10 @@ impl ManagementClient {
         }
     }
 
-    /// Sends a request whose reply has no parts besides success or failure.
+    /// Sends a request whose reply is only success or failure.
     ///
     /// # Errors
-    /// As [`ManagementClient::ask`].
+    /// Those of [`ManagementClient::ask`].
     pub fn tell(&mut self, request: &ManagementRequest) -> Result<()> {
         self.ask(request, &mut |_: ManagementReply| Ok(()))
     }

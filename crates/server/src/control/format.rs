@@ -16,27 +16,26 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
 
-/// Protocol version. A peer with another version is rejected.
+/// Protocol version. Peers with another version are rejected.
 pub const VERSION: u32 = 1;
-/// Magic bytes with which a greeting begins.
+/// Magic bytes at the start of a greeting.
 const MAGIC: [u8; 8] = *b"alluvium";
 /// Length of a greeting in bytes.
 pub const GREETING: usize = 12;
 /// Maximum length of a message body in bytes: the longest key and the longest value, plus a margin.
 pub const MOST_BODY: usize = alluvium::MAX_VALUE + alluvium::MAX_KEY + (1 << 20);
 
-/// A message with a part of the reply to a request.
+/// A message that contains part of the reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplyFrame {
-    /// A part of the result; further messages follow.
+    /// Part of the result; further messages follow.
     Reply(ManagementReply),
-    /// The operation has succeeded. This is the last message of the reply.
+    /// The operation has succeeded; the reply ends here.
     Done,
-    /// The operation has failed. This is the last message of the reply.
+    /// The operation has failed; the reply ends here.
     Failed {
         kind: FailureKind,
-        /// The error message. For [`FailureKind::NoKeyspace`] it is the name of the missing
-        /// keyspace.
+        /// The error message or, for [`FailureKind::NoKeyspace`], the name of the missing keyspace.
         text: String,
     },
 }
@@ -57,7 +56,7 @@ pub fn greeted(bytes: &[u8; GREETING]) -> Option<u32> {
     (*magic == MAGIC).then(|| u32::from_le_bytes(version.try_into().unwrap_or_default()))
 }
 
-/// Encodes a message as a frame, which consists of a length and a body.
+/// Encodes a message as a frame: a length and a body.
 ///
 /// # Errors
 /// Returns [`Error::Told`] if the message is too long for a frame.
@@ -87,8 +86,8 @@ pub fn frame(message: &impl Serialize) -> Result<Vec<u8>, Error> {
 /// Reads and decodes the next message. Returns `None` at the end of the stream.
 ///
 /// # Errors
-/// Returns the errors of the stream, and [`io::ErrorKind::InvalidData`] if a frame does not decode
-/// in this protocol version.
+/// Returns stream errors, and [`io::ErrorKind::InvalidData`] if a frame does not decode in this
+/// protocol version.
 pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     let mut filled = 0;
@@ -108,7 +107,7 @@ pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>
             "a management frame announces {length} bytes, more than the maximum of {most}"
         )));
     }
-    // The buffer grows only as bytes arrive, so a false length in the frame cannot make it large.
+    // The buffer grows only as bytes arrive, so a false frame length cannot make it large.
     let mut body = Vec::new();
     stream.take(u64::from(length)).read_to_end(&mut body)?;
     if body.len() < length as usize {

@@ -18,19 +18,19 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Maximum number of concurrent connections. Each connection has its own thread.
+/// Maximum number of concurrent connections, each of which has its own thread.
 const CONNECTIONS: usize = 16;
-/// Maximum time for which the server waits for a client's greeting.
+/// How long the server waits for a client's greeting.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Pause after accepting a connection has failed, for example because the process has too few file
+/// Pause after a failure to accept a connection, for example because the process has too few file
 /// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Maximum time for which stopping waits for operations in progress. Backups and checks may
-/// continue after it; they end at the latest when the store is closed.
+/// How long a stop waits for operations in progress. Backups and checks may continue for longer,
+/// but end when the store is closed at the latest.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Serves the management socket, through which other processes of the same user manage a store that
-/// this process has open. Dropping the object stops the service.
+/// this process has open. Dropping this value stops the service.
 pub struct ManagementServer {
     managed: Arc<ManagementState>,
     accepting: Mutex<Option<(JoinHandle<()>, Arc<ManagementListener>)>>,
@@ -42,7 +42,7 @@ impl fmt::Debug for ManagementServer {
     }
 }
 
-/// State shared by all management connections.
+/// The state that all management connections share.
 struct ManagementState {
     db: Db,
     about: Option<ServerInfo>,
@@ -59,9 +59,8 @@ struct ManagementConnections {
 }
 
 impl ManagementServer {
-    /// Creates the management socket in the directory of a store and starts to serve it. The
-    /// command `alluvium --db` and [`ManagementClient`](super::ManagementClient) connect to this
-    /// socket.
+    /// Creates the management socket in a store's directory and starts to serve it. The command
+    /// `alluvium --db` and [`ManagementClient`](super::ManagementClient) connect to this socket.
     ///
     /// # Errors
     /// Returns an I/O error if the socket cannot be created or its thread cannot be started.
@@ -99,8 +98,7 @@ impl ManagementServer {
             let mut connections = self.managed.connections.lock();
             connections.is_stopping = true;
             for stream in connections.streams.values() {
-                // This fails if the peer has already closed the connection. The error can be
-                // ignored.
+                // Ignore the error: this fails if the peer has already closed the connection.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
         }
@@ -146,9 +144,8 @@ fn accept(managed: &Arc<ManagementState>, listening: &ManagementListener) {
     }
 }
 
-/// Starts a thread that serves the connection. If the client's user may not manage the store, or if
-/// there are too many connections, sends the reason to the client instead and closes the
-/// connection.
+/// Starts a thread that serves the connection. If the client's user may not manage the store, or
+/// there are too many connections, tells the client the reason instead and closes the connection.
 fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<()> {
     if let Err(user) = socket::admit(&stream) {
         tracing::warn!(user, "refused a management connection of another user");
@@ -177,7 +174,7 @@ fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<(
         managed: Arc::clone(managed),
         number,
     };
-    // If the thread cannot be started, its closure is dropped, and the guard in it unregisters the
+    // If the thread cannot be started, dropping its closure drops the guard, which unregisters the
     // connection.
     thread::Builder::new()
         .name("alluvium-manage".to_owned())
@@ -189,8 +186,7 @@ fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<(
         .map(drop)
 }
 
-/// Sends the reason for rejecting a connection. This can fail if the client has already
-/// disconnected.
+/// Sends the reason for rejecting a connection. Fails if the client has already disconnected.
 fn refuse(stream: &mut UnixStream, kind: FailureKind, text: &str) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let part = ReplyFrame::Failed {
@@ -201,7 +197,7 @@ fn refuse(stream: &mut UnixStream, kind: FailureKind, text: &str) -> io::Result<
     stream.write_all(&format::frame(&part).map_err(io::Error::other)?)
 }
 
-/// One of the limited number of connection slots. Dropping the guard releases the slot.
+/// One of the limited number of connection slots, released on drop.
 struct ConnectionGuard {
     managed: Arc<ManagementState>,
     number: u64,
@@ -214,7 +210,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Serves the requests of one connection until it ends.
+/// Serves a connection's requests until it ends.
 fn answer(managed: &ManagementState, stream: &mut UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut greeting = [0; GREETING];
@@ -270,7 +266,7 @@ fn answer(managed: &ManagementState, stream: &mut UnixStream) -> io::Result<()> 
     Ok(())
 }
 
-/// Converts an error to the message that reports it to the client.
+/// Converts an error to the message for the client.
 fn failed(error: &Error) -> ReplyFrame {
     let (kind, text) = match error {
         Error::Told { kind, text } => (*kind, text.clone()),
@@ -281,7 +277,7 @@ fn failed(error: &Error) -> ReplyFrame {
     ReplyFrame::Failed { kind, text }
 }
 
-/// Returns the failure kind that corresponds to an error of the store.
+/// Returns the failure kind for a store error.
 fn kind_of(error: &alluvium::Error) -> FailureKind {
     match error.kind() {
         _ if error.is_full() => FailureKind::Full,
@@ -292,8 +288,8 @@ fn kind_of(error: &alluvium::Error) -> FailureKind {
     }
 }
 
-/// Formats an error and its chain of causes as one text. A cause whose text is already included is
-/// omitted.
+/// Formats an error and its chain of causes as one text, omitting causes whose text is already
+/// included.
 fn sentence(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,15 +1,15 @@
-//! The open transactions and snapshots as JSON, with the old versions that the store retains for
-//! them.
+//! Reports the open transactions and snapshots as JSON, with the old versions that the store
+//! retains for them.
 
 use alluvium::{Concurrency, Db, Isolation, TransactionInfo};
 use serde_json::{Value, json};
 
-/// Maximum number of transactions, and of named snapshots, in a report.
+/// Maximum number of transactions, and also of named snapshots, in a report.
 const MOST: usize = 1000;
 
 /// Returns the open transactions, oldest first, and the kept snapshots. `commits_held` is the
-/// number of commits that are newer than the reader's snapshot; the versions that these commits
-/// replaced are retained for the reader.
+/// number of commits newer than the reader's snapshot; the store retains the versions that these
+/// commits replaced.
 pub(crate) fn report(db: &Db) -> Value {
     let stats = db.stats();
     let last = db.sequence();

@@ -1,17 +1,16 @@
-//! Conversions of key-value pairs: from a scan to replies, and from requested changes to a write
-//! batch.
+//! Converts key-value pairs from a scan to replies, and requested changes to a write batch.
 
 use super::request::{KeyChange, ManagementReply, ReplySink, Result, ScanContent, ScanOrder, ScanRequest};
 use alluvium::{Db, Keyspace, WriteBatch};
 use std::time::{Duration, SystemTime};
 
-/// Approximate maximum size of the keys and values in one reply, in bytes.
+/// Approximate maximum size of the keys and values in one reply in bytes.
 pub(super) const CHUNK: usize = 256 << 10;
 
-/// The result of advancing a scan: the next key-value pair, or an error.
+/// The next key-value pair of a scan, or an error.
 type PairResult = alluvium::Result<(Vec<u8>, alluvium::Value)>;
 
-/// Passes the pairs of a scan to `hear` in order, in replies of limited size.
+/// Passes a scan's pairs to `hear` in order, in replies of limited size.
 pub(super) fn walk(
     mut iter: impl DoubleEndedIterator<Item = PairResult>,
     scan: &ScanRequest,
@@ -24,8 +23,8 @@ pub(super) fn walk(
     pairs(next, scan.limit, scan.what, hear)
 }
 
-/// Calls `next` until it returns no more pairs, and passes the pairs to `hear` in replies of
-/// limited size.
+/// Calls `next` until there are no more pairs, and passes the pairs to `hear` in replies of limited
+/// size.
 pub(super) fn pairs(
     mut next: impl FnMut() -> Option<PairResult>,
     limit: Option<u64>,

@@ -1,4 +1,4 @@
-//! The handle of a running cache server: it starts the server, returns its addresses and stops it.
+//! Starts and stops a cache server, and provides its handle.
 
 use crate::cache::{CacheContext, CacheMemory, ItemCache};
 use crate::error::{Error, Result};
@@ -57,7 +57,7 @@ impl fmt::Debug for CacheServer {
     }
 }
 
-/// The components of the server that must be stopped at shutdown.
+/// The server components to stop at shutdown.
 struct CacheComponents {
     options: ServerOptions,
     cached: Arc<CacheContext>,
@@ -71,8 +71,8 @@ struct CacheComponents {
     changed: Condvar,
 }
 
-/// In cache mode, the memory of connections is used in addition to that of the cache. The cache
-/// does not release memory for connections.
+/// In cache mode, the connections' memory comes on top of the cache's. The cache does not release
+/// memory for connections.
 impl MemoryPressureListener for CacheContext {
     fn release_memory(&self, _held: u64) -> std::result::Result<(), String> {
         Ok(())
@@ -85,7 +85,7 @@ impl MemoryPressureListener for CacheContext {
     }
 }
 
-/// Returns a function that creates the sessions of clients of a cache.
+/// Returns the session factory for a cache's clients.
 fn sessions(cached: &Arc<CacheContext>) -> net::SessionFactory {
     let cached = Arc::clone(cached);
     Box::new(move |language, client| match language {
@@ -94,15 +94,15 @@ fn sessions(cached: &Arc<CacheContext>) -> net::SessionFactory {
     })
 }
 
-/// Returns the default number of event loops, which is one per processor. Unlike a store, a cache
-/// has no compactions that need processors of their own.
+/// Returns the default number of event loops: one per processor. Unlike a store, a cache has no
+/// compactions that need processors of their own.
 fn usual_loops() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl CacheServer {
-    /// Starts a server in cache mode. Its connections use memory in addition to that of the cache.
-    /// Their limit is by default a quarter of the cache's size: see
+    /// Starts a server in cache mode. Its connections use memory in addition to the cache's, by
+    /// default limited to a quarter of the cache's size: see
     /// [`ServerLimits::memory`](crate::ServerLimits::memory).
     ///
     /// # Errors
@@ -168,21 +168,19 @@ impl CacheServer {
         })
     }
 
-    /// Returns the address at which the Redis protocol is served, with the port that is actually
-    /// used.
+    /// Returns the address of the Redis protocol, with its actual port.
     #[must_use]
     pub fn redis_addr(&self) -> Option<SocketAddr> {
         self.redis
     }
 
-    /// Returns the address at which the memcached protocol is served, with the port that is
-    /// actually used.
+    /// Returns the address of the memcached protocol, with its actual port.
     #[must_use]
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
         self.memcached
     }
 
-    /// Serves the items of the cache also through MICA's datagram protocol: see
+    /// Also serves the cache's items through MICA's datagram protocol: see
     /// [`DatagramClient`](crate::DatagramClient). Returns the address of the first port. Each
     /// further call adds more ports.
     ///
@@ -196,7 +194,7 @@ impl CacheServer {
         Ok(address)
     }
 
-    /// Returns the receive statistics of each datagram port, in the order of the ports.
+    /// Returns the receive statistics of all datagram ports, in port order.
     ///
     /// ```
     /// use alluvium_server::{CacheMemory, CacheServer, DatagramClient, DatagramOptions, ServerOptions};
@@ -214,8 +212,8 @@ impl CacheServer {
         all.iter().flat_map(DatagramServer::figures).collect()
     }
 
-    /// Serves the items of the cache also to threads of this process, through ring buffers in
-    /// shared memory. Returns the client ends of the ring buffers.
+    /// Also serves the cache's items to threads of this process, through ring buffers in shared
+    /// memory. Returns the client ends of the ring buffers.
     ///
     /// # Errors
     /// Returns [`Error::Cache`] if the options are invalid.
@@ -225,7 +223,7 @@ impl CacheServer {
         Ok(clients)
     }
 
-    /// Returns the number of clients that are connected.
+    /// Returns the number of connected clients.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.running.cached.common.clients.len()
@@ -233,13 +231,13 @@ impl CacheServer {
 
     /// Starts the shutdown and returns immediately. The server stops accepting connections and
     /// executes the requests that it has already received. Each connection is closed once its
-    /// replies have been sent, but at the latest after [`ServerOptions::grace`]. Any thread may
-    /// call this function, and repeated calls are allowed.
+    /// replies have been sent, or after [`ServerOptions::grace`] at the latest. Any thread may call
+    /// this, also repeatedly.
     pub fn stop(&self) {
         self.running.stop();
     }
 
-    /// Waits until a shutdown is requested, and then until the shutdown is complete.
+    /// Waits until a shutdown is requested and complete.
     pub fn join(&self) {
         {
             let mut is_stopping = self.running.is_stopping.lock();
@@ -261,8 +259,7 @@ impl CacheComponents {
         }
     }
 
-    /// Stops the components that receive requests first, and then the threads that execute the
-    /// requests.
+    /// Stops the components that receive requests, and then the threads that execute them.
     fn finish(&self) {
         let Some((acceptor, keeper)) = self.threads.lock().take() else {
             return;

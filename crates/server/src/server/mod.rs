@@ -74,7 +74,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The components of the server that must be stopped at shutdown.
+/// The server components to stop at shutdown.
 struct ServerComponents {
     options: ServerOptions,
     shared: Arc<StoreContext>,
@@ -103,17 +103,17 @@ enum ServerState {
     Stopping,
 }
 
-/// Returns the default number of event loops, which is three quarters of the number of processors,
-/// rounded down. The remaining processors are left to compactions and to the kernel, because a loop
-/// that waits for a processor delays all of its connections. In a measurement with Redis on the
-/// same machine, 50 connections on two processors and pipelines of 64 SETs, the 99th percentile of
-/// the latency was 27 ms with two loops and 10 ms with one loop, at the same throughput.
+/// Returns the default number of event loops: three quarters of the processors, rounded down. The
+/// remaining processors are left to compactions and the kernel, because a loop that waits for a
+/// processor delays all of its connections. In a measurement with Redis on the same machine, 50
+/// connections on two processors and pipelines of 64 SETs, the 99th percentile latency was 27 ms
+/// with two loops and 10 ms with one, at the same throughput.
 fn usual_loops() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     processors - processors.div_ceil(4)
 }
 
-/// Starts the web page if an address for it is configured.
+/// Starts the web page if its address is configured.
 fn start_web(
     options: &ServerOptions,
     shared: &Arc<StoreContext>,
@@ -135,9 +135,9 @@ impl Server {
     /// Starts a server for an open store.
     ///
     /// # Errors
-    /// Returns [`Error::Unprotected`] if other machines can reach an address while neither a
-    /// password nor client certificates are required. Also returns [`Error::Listen`],
-    /// [`Error::Tls`], [`Error::BackupDirectory`] and [`Error::Store`].
+    /// Returns [`Error::Unprotected`] if other machines can reach an address without a password or
+    /// a client certificate. Also returns [`Error::Listen`], [`Error::Tls`],
+    /// [`Error::BackupDirectory`] and [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
         let access = access(&options)?;
         protected(&options, &access)?;
@@ -214,32 +214,30 @@ impl Server {
         })
     }
 
-    /// Returns the address at which the Redis protocol is served, with the port that is actually
-    /// used.
+    /// Returns the address of the Redis protocol, with its actual port.
     #[must_use]
     pub fn redis_addr(&self) -> Option<SocketAddr> {
         self.redis
     }
 
-    /// Returns the address at which the memcached protocol is served, with the port that is
-    /// actually used.
+    /// Returns the address of the memcached protocol, with its actual port.
     #[must_use]
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
         self.memcached
     }
 
-    /// Returns the address at which the web page is served, or `None` if it is not served.
+    /// Returns the address of the web page, or `None` if it is not served.
     #[must_use]
     pub fn web_addr(&self) -> Option<SocketAddr> {
         self.running.web.as_ref().map(WebServer::address)
     }
 
-    /// Creates the management socket in the store's directory. Other processes of the same user can
-    /// manage the store through it: see [`control`](crate::control). The socket is closed when the
-    /// server stops.
+    /// Creates the management socket in the store's directory, through which other processes of the
+    /// same user can manage the store: see [`control`](crate::control). The socket is closed when
+    /// the server stops.
     ///
     /// # Errors
-    /// Returns I/O errors of creating the socket or starting its thread.
+    /// Returns I/O errors from creating the socket or starting its thread.
     pub fn manage(&self, directory: impl AsRef<Path>) -> std::io::Result<()> {
         let shared = &self.running.shared;
         let about = ServerInfo {
@@ -254,7 +252,7 @@ impl Server {
         Ok(())
     }
 
-    /// Returns the number of clients that are connected.
+    /// Returns the number of connected clients.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.running.shared.clients.len()
@@ -262,17 +260,16 @@ impl Server {
 
     /// Starts the shutdown and returns immediately. The server stops accepting connections and
     /// executes the requests that it has already received. Each connection is closed once its
-    /// replies have been sent, but at the latest after [`ServerOptions::grace`]. Any thread may
-    /// call this function, and repeated calls are allowed.
+    /// replies have been sent, or after [`ServerOptions::grace`] at the latest. Any thread may call
+    /// this, also repeatedly.
     pub fn stop(&self) {
         self.running.stop();
     }
 
-    /// Waits until a shutdown is requested, and then until the shutdown is complete. The store
-    /// remains open.
+    /// Waits until a shutdown is requested and complete. The store remains open.
     ///
     /// # Errors
-    /// Returns errors of the final sync, which makes acknowledged writes durable.
+    /// Returns errors from the final sync, which makes acknowledged writes durable.
     pub fn join(&self) -> Result<()> {
         {
             let mut state = self.running.state.lock();
@@ -315,8 +312,7 @@ impl ServerComponents {
         if sampler.join().is_err() {
             tracing::error!("the thread that samples counters has panicked");
         }
-        // Components that receive requests are stopped first, and the threads that execute the
-        // requests after them.
+        // Stop the components that receive requests before the threads that execute them.
         if let Some(control) = self.managing.lock().take() {
             control.stop();
         }
@@ -350,7 +346,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns a function that creates the sessions of clients of a store.
+/// Returns the session factory for a store's clients.
 fn sessions(shared: &Arc<StoreContext>) -> net::SessionFactory {
     let shared = Arc::clone(shared);
     Box::new(move |language, client| match language {
@@ -374,7 +370,7 @@ impl MemoryPressureListener for StoreContext {
     }
 }
 
-/// Creates the registry of the users that may log in.
+/// Creates the registry of users who may log in.
 pub(crate) fn access(options: &ServerOptions) -> Result<UserRegistry> {
     let clock = match &options.clock {
         Some(clock) => Arc::clone(clock),
@@ -388,8 +384,8 @@ pub(crate) fn access(options: &ServerOptions) -> Result<UserRegistry> {
     access.map_err(|why| Error::Users { why })
 }
 
-/// Listens at an address if one is configured. Returns the listener together with its address,
-/// which contains the port that is actually used.
+/// Listens on an address if one is configured. Returns the listener and its address with the actual
+/// port.
 pub(crate) fn listen(
     address: Option<SocketAddr>,
     language: WireProtocol,
@@ -406,7 +402,7 @@ pub(crate) fn listen(
     Ok(Some(bound))
 }
 
-/// Creates the configured Unix domain sockets and listens at them.
+/// Creates the configured Unix domain sockets and listens on them.
 pub(crate) fn listen_at_files(
     options: &ServerOptions,
     listeners: &mut Vec<ProtocolListener>,
@@ -482,7 +478,7 @@ pub(crate) fn tls_config(tls: &TlsOptions) -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Parses the certificate authorities by which client certificates are verified.
+/// Parses the certificate authorities that verify client certificates.
 fn authorities(pem: &[u8]) -> Result<Arc<RootCertStore>> {
     let bad = |why: String| Error::Tls { why };
     let mut roots = RootCertStore::empty();

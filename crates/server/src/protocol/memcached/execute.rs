@@ -1,4 +1,4 @@
-//! Dispatches requests on items to the functions that execute them.
+//! Dispatches requests on items to their handlers.
 
 use super::items::ItemStore;
 use super::request::MemcachedRequest;
@@ -26,7 +26,7 @@ pub(super) fn execute(
     }
 }
 
-/// Rejects a meta command that has no key.
+/// Rejects a meta command without a key.
 pub(super) fn check(request: &MemcachedRequest<'_>) -> Result<(), CommandError> {
     let is_bare = request.words.len() == 1 && matches!(request.word(0), b"mg" | b"md" | b"ma");
     if is_bare {
@@ -35,8 +35,8 @@ pub(super) fn check(request: &MemcachedRequest<'_>) -> Result<(), CommandError> 
     Ok(())
 }
 
-/// Appends the error reply for a failed request. If the client has asked for no replies, the error
-/// of a refused request is omitted.
+/// Appends the error reply for a failed request. Omits a refusal if the client has asked for no
+/// replies.
 pub(super) fn refuse(failure: &CommandError, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
     if request.is_quiet() && matches!(failure, CommandError::Refused(_)) {
         return;

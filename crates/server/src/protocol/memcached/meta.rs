@@ -1,4 +1,4 @@
-//! The meta commands of memcached, whose options are flags of one letter.
+//! memcached's meta commands, whose options are one-letter flags.
 
 mod arithmetic;
 
@@ -23,11 +23,11 @@ const MAX_OPAQUE: usize = 32;
 
 const BAD_INITIAL: CommandError = CommandError::say("CLIENT_ERROR invalid numeric initial value");
 
-/// The valid flags without a number. Every meta command accepts all of them, even those that have
+/// The valid flags other than digits. Every meta command accepts all of them, even those that have
 /// no effect on it.
 const LETTERS: &[u8] = b"MILOPbcfhklqstuvx";
 
-/// The flags of a meta command, each with its token if it has one.
+/// A meta command's flags, each with its token if it has one.
 struct MetaFlags<'a> {
     words: &'a [&'a [u8]],
 }
@@ -93,7 +93,7 @@ impl<'a> MetaFlags<'a> {
     }
 }
 
-/// Returns the key of a request, decoded if the flags state that it is in base64.
+/// Returns a request's key, decoded if the flags mark it as base64.
 fn meta_key<'a>(
     request: &MemcachedRequest<'a>,
     flags: &MetaFlags<'_>,
@@ -108,7 +108,7 @@ fn meta_key<'a>(
     Ok(Cow::Owned(decoded))
 }
 
-/// Returns the key of the item that a request accesses, and the kind of access. See
+/// Returns the key of the item that a request accesses, and the kind of access: see
 /// [`run::accesses`](super::run::accesses).
 pub(super) fn access<'a>(
     request: &MemcachedRequest<'a>,
@@ -132,8 +132,8 @@ pub(super) fn access<'a>(
     ))
 }
 
-/// Appends the flags `k`, `O` and `b` of the request to the reply, in the order of the request. For
-/// each other flag, appends what `own` returns.
+/// Appends the request's `k`, `O` and `b` flags to the reply, in request order. For each other
+/// flag, appends what `own` returns.
 fn echo(
     request: &MemcachedRequest<'_>,
     flags: &MetaFlags<'_>,
@@ -173,7 +173,7 @@ fn line(
     output.extend_from_slice(b"\r\n");
 }
 
-/// The item that a get returns, with its metadata.
+/// The item that a get returns, and its metadata.
 struct MetaGetResult {
     flags: u32,
     cas: u64,
@@ -181,7 +181,7 @@ struct MetaGetResult {
     idle_s: u32,
     size: usize,
     value: Option<Vec<u8>>,
-    /// The markers `W`, `X` and `Z` of the reply, in the order that memcached uses.
+    /// The reply's `W`, `X` and `Z` markers, in memcached's order.
     marks: &'static str,
     /// Whether this get has created the item.
     is_new: bool,
@@ -214,8 +214,8 @@ impl MetaGetResult {
     }
 }
 
-/// Determines the result of a get, and how the get changes the item: whether a client is asked to
-/// renew it, its expiry time, and the time of its last access.
+/// Determines a get's result and how the get changes the item: whether a client is asked to renew
+/// it, its expiry time, and its last access time.
 fn look(
     items: &impl ItemStore,
     old: Option<MemcachedItem<'_>>,
@@ -319,7 +319,7 @@ pub(super) fn get(
     Ok(())
 }
 
-/// The decoded flags of a set command.
+/// A set command's decoded flags.
 struct MetaSetFlags {
     wanted: Option<u64>,
     given: Option<u64>,
@@ -356,8 +356,8 @@ impl MetaSetFlags {
         self.mode == b'A' || self.mode == b'P'
     }
 
-    /// Checks whether the item may be set. Returns the staleness flags of the new item, or the
-    /// error code if it must not be set.
+    /// Checks whether the item may be set. Returns the new item's staleness flags, or the error
+    /// code if it may not.
     fn verdict(&self, old: Option<&MemcachedItem<'_>>) -> Result<u8, &'static str> {
         let mut staleness = 0;
         match (self.wanted, old) {
@@ -402,7 +402,7 @@ impl MetaSetFlags {
                     ..old
                 })
             }
-            // An item that is set as stale keeps the expiry time of the item that it replaces.
+            // An item set as stale inherits the expiry time of the item that it replaces.
             Some(old) if staleness & STALE != 0 => encode_item(&MemcachedItem {
                 flags: self.flags,
                 cas,
@@ -494,8 +494,8 @@ pub(super) fn delete(
             (item.value, item.flags) = (b"", 0);
         }
         if flags.has(b'I') {
-            // Clear the flag that a client was asked to renew the item, because that request
-            // concerned the previous value.
+            // Clear the flag that a client was asked to renew the item, because that concerned the
+            // previous value.
             item.staleness = STALE;
         }
         if let Some(seconds) = seconds {

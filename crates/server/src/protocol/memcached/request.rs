@@ -1,4 +1,4 @@
-//! Parses requests. A request is a line, which is followed by a data block for some commands.
+//! Parses requests. A request is a line, followed by a data block for some commands.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use smallvec::SmallVec;
@@ -12,43 +12,43 @@ pub const MAX_KEY: usize = 250;
 /// Maximum number of words in a line, except for commands that get several items.
 const MAX_WORDS: usize = 24;
 
-/// The result of parsing the beginning of the input.
+/// The result of parsing the start of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedInput<'a> {
     /// The input contains no complete request.
     Nothing,
     /// A complete request, and its length in bytes.
     Request(MemcachedRequest<'a>, usize),
-    /// An invalid request: the error to reply, and the number of bytes to skip. Some of these bytes
+    /// An invalid request, with the error to reply and the number of bytes to skip, some of which
     /// may not have arrived yet.
     Bad(&'static str, usize),
-    /// A request whose data block is too long: the request without its block, and the number of
-    /// bytes to skip. Some of these bytes may not have arrived yet.
+    /// A request whose data block is too long. Holds the request without its block, and the number
+    /// of bytes to skip, some of which may not have arrived yet.
     TooLarge(MemcachedRequest<'a>, usize),
     /// A line that exceeds the maximum length. The connection must be closed.
     Endless,
     /// A line of an HTTP request. The connection must be closed without a reply.
     Http,
-    /// A request of memcached's binary protocol, whose header is given.
+    /// A request in memcached's binary protocol, of which this is the header.
     Binary(&'a [u8]),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedRequest<'a> {
-    /// The words of the request line, of which the first is the command.
+    /// The words of the request line, beginning with the command.
     pub words: SmallVec<[&'a [u8]; 8]>,
-    /// The data block. It is empty if the command has none.
+    /// The data block, or empty if the command has none.
     pub block: &'a [u8],
 }
 
 impl<'a> MemcachedRequest<'a> {
-    /// Returns the word with an index, or an empty word if the line has fewer words.
+    /// Returns the word at an index, or an empty word if the line is shorter.
     #[must_use]
     pub fn word(&self, index: usize) -> &'a [u8] {
         self.words.get(index).copied().unwrap_or_default()
     }
 
-    /// Returns whether the last word is `noreply`, with which the client asks for no reply.
+    /// Returns whether the last word is `noreply`, which asks for no reply.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.words.last().is_some_and(|word| *word == b"noreply")
@@ -58,14 +58,14 @@ impl<'a> MemcachedRequest<'a> {
 /// The first byte of a request in memcached's binary protocol.
 const BINARY: u8 = 0x80;
 
-/// Length in bytes of a header in the binary protocol.
+/// Length in bytes of a binary protocol header.
 const BINARY_HEADER: usize = 24;
 
 const BAD_LINE: &str = "CLIENT_ERROR bad command line format";
 const BAD_BLOCK: &str = "CLIENT_ERROR bad data chunk";
 
-/// Returns the index of the word that states the length of the data block, or `None` if the command
-/// has no block.
+/// Returns the index of the word that states the data block's length, or `None` if the command has
+/// no block.
 fn block_word(command: &[u8]) -> Option<usize> {
     match command {
         b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => Some(4),
@@ -80,14 +80,14 @@ pub fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// Parses the client flags of an item. As in memcached, numbers of more than 32 bits are truncated.
+/// Parses an item's client flags. As in memcached, numbers of more than 32 bits are truncated.
 #[must_use]
 pub fn flags(word: &[u8]) -> Option<u32> {
     number::<u64>(word).map(|flags| flags as u32)
 }
 
-/// Returns the total size in bytes of the incomplete request at the beginning of the input, or 0 if
-/// it cannot be determined yet.
+/// Returns the total size in bytes of the incomplete request at the start of the input, or 0 if it
+/// cannot be determined yet.
 #[must_use]
 pub fn announced(buffer: &[u8], most: usize) -> usize {
     let Some(end) = buffer.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
@@ -102,8 +102,8 @@ pub fn announced(buffer: &[u8], most: usize) -> usize {
     length.map_or(0, |length| end + 1 + length + 2)
 }
 
-/// Parses the request at the beginning of the input. Requests with data blocks of more than `most`
-/// bytes are rejected.
+/// Parses the request at the start of the input. Rejects requests with data blocks of more than
+/// `most` bytes.
 #[must_use]
 pub fn read(buffer: &[u8], most: usize) -> ParsedInput<'_> {
     if buffer.first() == Some(&BINARY) {
@@ -140,8 +140,8 @@ pub fn read(buffer: &[u8], most: usize) -> ParsedInput<'_> {
         let has_key = command == b"ms" && words.len() > 1;
         return ParsedInput::Bad(if has_key { BAD_LINE } else { "ERROR" }, taken);
     };
-    // If a line that states a block length is rejected, skip the block too, because it contains
-    // data of the client instead of requests.
+    // If a line that states a block length is rejected, skip the block, too, because it contains
+    // the client's data and not requests.
     let length = number::<u64>(length);
     let block = length.map_or(0, |length| length.saturating_add(2));
     let all = taken.saturating_add(usize::try_from(block).unwrap_or(usize::MAX));
@@ -166,7 +166,7 @@ pub fn read(buffer: &[u8], most: usize) -> ParsedInput<'_> {
         return ParsedInput::Nothing;
     };
     if end != b"\r\n" {
-        // As in memcached, skip the rest of the line that follows the block.
+        // As in memcached, skip the rest of the line after the block.
         let mut after = rest.iter().skip(length);
         let skipped = after.position(|&byte| byte == b'\n');
         let skipped = skipped.map_or(rest.len() - length, |at| at + 1);
@@ -175,9 +175,9 @@ pub fn read(buffer: &[u8], most: usize) -> ParsedInput<'_> {
     ParsedInput::Request(MemcachedRequest { words, block }, taken + length + 2)
 }
 
-/// Returns whether a line belongs to an HTTP request. It does if it is a request line, which begins
-/// with a method and ends with the protocol version, or a `Host` header. The method must be checked
-/// too, because a memcached key may begin with `HTTP/`.
+/// Returns whether a line belongs to an HTTP request: either a request line, which begins with a
+/// method and ends with the protocol version, or a `Host` header. The method must be checked,
+/// because a memcached key may begin with `HTTP/`.
 fn is_http(words: &[&[u8]]) -> bool {
     const VERBS: [&[u8]; 9] = [
         b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH", b"CONNECT", b"TRACE",
@@ -189,21 +189,21 @@ fn is_http(words: &[&[u8]]) -> bool {
     first.eq_ignore_ascii_case(b"host:") || (has_version && VERBS.contains(first))
 }
 
-/// Returns the error reply to a request of the binary protocol, which is not supported. The reply
-/// is encoded in the binary protocol.
+/// Returns the error reply to a request in the binary protocol, which is not supported. The reply
+/// is encoded in that protocol.
 #[must_use]
 pub fn binary_refusal(header: &[u8]) -> Vec<u8> {
     const TEXT: &[u8] = b"the binary protocol is not supported; use the text protocol";
-    /// The magic byte at the beginning of a reply.
+    /// The magic byte at the start of a reply.
     const REPLY: u8 = 0x81;
     /// The 16-bit status code `Unknown command`.
     const UNKNOWN: [u8; 2] = [0, 0x81];
     let mut frame = vec![REPLY, header.get(1).copied().unwrap_or_default()];
-    // The length of the key, the length of the extras, and the data type are all zero.
+    // Key length, extras length and data type are all zero.
     frame.extend_from_slice(&[0; 4]);
     frame.extend_from_slice(&UNKNOWN);
     frame.extend_from_slice(&[0, 0, 0, TEXT.len() as u8]);
-    // Return the opaque value of the request. The CAS value is zero.
+    // Return the request's opaque value. The CAS value is zero.
     frame.extend_from_slice(header.get(12..16).unwrap_or(&[0; 4]));
     frame.extend_from_slice(&[0; 8]);
     frame.extend_from_slice(TEXT);

@@ -7,17 +7,16 @@ use super::request::{self, MemcachedRequest, ParsedInput};
 use super::text::key;
 use std::borrow::Cow;
 
-/// Once the requests of a run have this total size in bytes, no further request is added to the
-/// run.
+/// Total size in bytes from which a run accepts no further request.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The work to do next, with its length in the input in bytes. The variants without documentation
-/// are the same as in [`ParsedInput`].
+/// The work to do next, with its length in the input in bytes. Variants without documentation mean
+/// the same as in [`ParsedInput`].
 pub(super) enum NextWork<'a> {
     Nothing,
-    /// Requests on individual items, which are executed together.
+    /// Requests on individual items, which are executed in one run.
     Run(Vec<MemcachedRequest<'a>>, usize),
-    /// A request that must be executed separately.
+    /// A request that must run on its own.
     Alone(MemcachedRequest<'a>, usize),
     Bad(&'static str, usize),
     TooLarge(MemcachedRequest<'a>, usize),
@@ -26,11 +25,10 @@ pub(super) enum NextWork<'a> {
     Binary(&'a [u8]),
 }
 
-/// Maximum number of items that are prefetched for one request. Further items are read
-/// individually.
+/// Maximum number of items to prefetch for one request. Further items are read one by one.
 const READ_AHEAD: usize = 64;
 
-/// Maximum numbers of requests in a run.
+/// How many requests a run may contain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunLimits {
     pub(super) requests: usize,
@@ -39,7 +37,7 @@ pub(super) struct RunLimits {
 }
 
 impl RunLimits {
-    /// Returns limits in which only the total number of requests is limited.
+    /// Returns limits that restrict only the total number of requests.
     pub(super) fn requests(requests: usize) -> RunLimits {
         RunLimits {
             requests,
@@ -48,8 +46,8 @@ impl RunLimits {
     }
 }
 
-/// Returns the next run, or the next request that must be executed separately. Requests with data
-/// blocks of more than `most_block` bytes are rejected.
+/// Returns the next run, or the next request that must run on its own. Rejects requests with data
+/// blocks of more than `most_block` bytes.
 pub(super) fn next(buffer: &[u8], most_block: usize, most: RunLimits) -> NextWork<'_> {
     let mut requests = Vec::new();
     let (mut taken, mut reads) = (0, 0);
@@ -63,7 +61,7 @@ pub(super) fn next(buffer: &[u8], most_block: usize, most: RunLimits) -> NextWor
                 requests.push(request);
                 taken += bytes;
             }
-            // End the run here. Whatever follows is handled after the run.
+            // End the run here, and handle whatever follows after it.
             _ if !requests.is_empty() => break,
             ParsedInput::Request(request, bytes) => return NextWork::Alone(request, bytes),
             ParsedInput::Nothing => return NextWork::Nothing,
@@ -107,14 +105,13 @@ fn is_of_items(command: &[u8]) -> bool {
     )
 }
 
-/// Returns an upper bound of the number of bytes that the requests write from their data blocks.
+/// Returns an upper bound on the number of bytes that the requests write from their data blocks.
 pub(super) fn written_bytes(requests: &[MemcachedRequest<'_>]) -> usize {
     requests.iter().map(|request| request.block.len()).sum()
 }
 
-/// Returns the key whose item a request with a too large data block was meant to replace. As in
-/// memcached, that item is deleted, so that the client cannot read it and mistake it for the new
-/// one.
+/// Returns the key of the item that a request with an oversized data block was meant to replace. As
+/// in memcached, that item is deleted, so that the client cannot mistake it for the new one.
 pub(super) fn outdated<'a>(request: &'a MemcachedRequest<'_>) -> Option<Cow<'a, [u8]>> {
     match request.word(0) {
         b"set" => key(request.word(1)).ok().map(Cow::Borrowed),
@@ -123,9 +120,9 @@ pub(super) fn outdated<'a>(request: &'a MemcachedRequest<'_>) -> Option<Cow<'a, 
     }
 }
 
-/// Calls `each` with the key of every item that a request may access, and the kind of access. Skips
-/// invalid keys, because the request will be rejected when it is executed. If `careful` is true,
-/// assumes that `mg` may change an item that it finds stale.
+/// Calls `each` with the key and kind of access for every item that a request may access. Skips
+/// invalid keys, because the request will be rejected when it runs. If `careful` is true, assumes
+/// that `mg` may change an item that it finds stale.
 pub(super) fn accesses(
     request: &MemcachedRequest<'_>,
     careful: bool,

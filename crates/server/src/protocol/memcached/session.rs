@@ -1,4 +1,4 @@
-//! One memcached connection to a store. Requests are parsed and executed in runs.
+//! One memcached connection to a store, which parses and executes requests in runs.
 
 mod refuse;
 
@@ -22,20 +22,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// When a run has written more bytes than this, its writes are committed in several parts, each of
-/// which consists of whole requests. The limit is lower if the clients' memory budget divided by
-/// `SHARE` is lower.
+/// Once a run has written more bytes than this, its writes are committed in several parts of whole
+/// requests. The limit is lower if the clients' memory budget divided by `SHARE` is lower.
 const MOST_BYTES: usize = 16 << 20;
 const SHARE: usize = 8;
 
-/// Maximum length in bytes of the value of a `set` that authenticates a client.
+/// Maximum length in bytes of the value in a `set` that authenticates a client.
 pub(super) const MOST_CREDENTIALS: usize = 2048;
 
-/// Maximum size in bytes of a request of an unauthenticated client.
+/// Maximum size in bytes of a request from an unauthenticated client.
 pub(super) const UNKNOWN_INPUT: usize = 8 << 10;
 
-/// Initial and maximum number of reading requests in a run. The items read by all of them are in
-/// memory at the same time.
+/// Initial and maximum number of reading requests in a run. All items that they read are in memory
+/// at the same time.
 const FIRST: usize = 16;
 const MOST: usize = 64;
 
@@ -46,35 +45,35 @@ pub(crate) struct MemcachedSession {
     pub(super) user: Arc<AclUser>,
     /// Whether the client has authenticated successfully or need not authenticate.
     pub(super) is_authenticated: bool,
-    /// Number of wrong passwords on this connection. The login delay grows with it.
+    /// Number of wrong passwords on this connection. The login delay increases with this number.
     pub(super) failed_logins: u32,
     pub(super) pause: Option<AuthDelay>,
-    /// Number of bytes of a refused data block that must still be skipped.
+    /// Number of bytes of a refused data block still to be skipped.
     skipping: usize,
     wants_sync: bool,
     waiting: Option<PendingRun>,
-    /// Maximum number of reading requests in the next run. It is reduced when items are long.
+    /// Maximum number of reading requests in the next run. Long items reduce it.
     reads: usize,
-    /// Whether the next request that needs memory is refused instead of waiting, because it has
-    /// already waited too long.
+    /// Whether the next request that needs memory is refused because it has already waited too
+    /// long.
     refuses: bool,
-    /// The `lru_crawler metadump` that is in progress. Later requests wait until it is complete.
+    /// The `lru_crawler metadump` in progress. Later requests wait until it is complete.
     dump: Option<MetadataDump>,
 }
 
-/// A run that waits until its items have been read.
+/// A run that waits for its items to be read.
 struct PendingRun {
-    /// Number of requests in the run. More requests may have arrived since it began to wait.
+    /// Number of requests in the run. More may have arrived since it began to wait.
     requests: usize,
     reading: MultiGetFuture,
-    /// The memory charge of the read, which is released with this value.
+    /// The read's memory charge, released with this value.
     _room: ReadReservation,
 }
 
-/// The items that a completed read has returned.
+/// The items returned by a completed read.
 type ReadResult = alluvium::Result<Vec<Option<Value>>>;
 
-/// What to do with the connection after a request was executed.
+/// What to do with the connection after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestOutcome {
     Replied,
@@ -99,8 +98,8 @@ impl MemcachedSession {
         }
     }
 
-    /// Executes a run, or only a part of it if its replies become long. Returns the number of
-    /// executed requests, or the outcome with which to end this turn if none was executed.
+    /// Executes a run, or only part of it if its replies become long. Returns the number of
+    /// executed requests or, if there were none, the outcome that ends this turn.
     fn serve_run(
         &mut self,
         requests: &[MemcachedRequest<'_>],
@@ -134,7 +133,7 @@ impl MemcachedSession {
     }
 
     /// Executes a run and writes its replies. If items must first be read from the device, executes
-    /// nothing and returns the pending read; when it has completed, the caller must call this again
+    /// nothing and returns the pending read. Once it has completed, the caller must call this again
     /// with its result in `read`.
     fn run(
         &mut self,
@@ -182,8 +181,8 @@ impl MemcachedSession {
         ExecutionProgress::All
     }
 
-    /// Executes requests one by one after the execution of a run has failed, to find the requests
-    /// that fail. Blocks until their items are read.
+    /// After a run has failed, executes its requests one by one to find those that fail. Blocks
+    /// until their items are read.
     fn run_one_by_one(&mut self, requests: &[MemcachedRequest<'_>], output: &mut Vec<u8>) {
         for request in requests {
             let mut done = RunProgress::at(0, output.len());
@@ -194,8 +193,8 @@ impl MemcachedSession {
         }
     }
 
-    /// Executes those requests of a run that `done` does not include. If `context` is `None`,
-    /// blocks until items are read, and locks all items, including those that are only read.
+    /// Executes the requests of a run that `done` does not include. If `context` is `None`, blocks
+    /// until items are read, and locks all items, including those that are only read.
     fn try_run(
         &mut self,
         requests: &[MemcachedRequest<'_>],
@@ -210,7 +209,7 @@ impl MemcachedSession {
         let is_careful = context.is_none();
         let mut wanted = KeyLockRequest::default();
         let mut keys: Vec<ItemKey> = Vec::new();
-        // Prefetch only this many items; further items are read individually.
+        // Prefetch only this many items. Further items are read one by one.
         let most_read = store.sizes.most();
         for request in &requests[done.requests..] {
             run::accesses(request, is_careful, |key, access| {
@@ -249,8 +248,8 @@ impl MemcachedSession {
             }
             self.bound(request, start, items.reply_room, output);
             if items.wants_care {
-                // Commit the writes of the preceding requests, so that these requests are neither
-                // executed nor counted a second time.
+                // Commit the preceding requests' writes, so that these requests are neither
+                // executed nor counted twice.
                 self.commit(&mut items)?;
                 *done = here;
                 return Ok(RequestRunOutcome::WantsCare);
@@ -260,9 +259,9 @@ impl MemcachedSession {
         Ok(RequestRunOutcome::Whole)
     }
 
-    /// Replaces a reply that is longer than `most` bytes by an error. `most` is the memory that was
-    /// available to clients when the run began. Commands that return items have stopped writing at
-    /// about that size.
+    /// Replaces a reply of more than `most` bytes with an error. `most` is the memory available to
+    /// clients when the run began. Commands that return items have stopped writing at about that
+    /// size.
     fn bound(&self, request: &MemcachedRequest<'_>, start: usize, most: usize, output: &mut Vec<u8>) {
         let only_reads = matches!(request.word(0), b"get" | b"gets" | b"mg");
         if !only_reads || output.len().saturating_sub(start) <= most {
@@ -359,8 +358,8 @@ impl MemcachedSession {
     }
 
     /// Executes one request of an unauthenticated client. As in memcached, it must be a `set` of
-    /// any key, whose value consists of the user's name, a blank and the password. Returns `None`
-    /// if the next request may be executed in the same turn.
+    /// any key, whose value consists of the user name, a blank and the password. Returns `None` if
+    /// the next request may run in the same turn.
     fn log_in(
         &mut self,
         input: &mut ReceiveBuffer,
@@ -403,7 +402,7 @@ impl MemcachedSession {
         None
     }
 
-    /// Discards input bytes that belong to a refused data block.
+    /// Discards the input bytes of a refused data block.
     fn skip(&mut self, input: &mut ReceiveBuffer) {
         let skipped = self.skipping.min(input.len());
         input.consume(skipped);
@@ -411,7 +410,7 @@ impl MemcachedSession {
     }
 }
 
-/// Returns the error reply to a request that exceeds the memory budget of the clients.
+/// Returns the error reply to a request that exceeds the clients' memory budget.
 pub(super) fn no_room(limit: usize) -> String {
     format!(
         "SERVER_ERROR out of memory storing object: all clients together may hold {limit} bytes; raise \
@@ -419,8 +418,8 @@ pub(super) fn no_room(limit: usize) -> String {
     )
 }
 
-/// Closes a connection on which HTTP was received. Otherwise a malicious web page could make a
-/// browser send commands in the body of an HTTP request.
+/// Closes a connection that received HTTP. Otherwise a malicious web page could make a browser send
+/// commands in the body of an HTTP request.
 pub(super) fn drop_http() -> ServeOutcome {
     tracing::warn!(
         "closed a connection: a client sent HTTP to the memcached port; a web page may have tried to send \
@@ -430,8 +429,8 @@ pub(super) fn drop_http() -> ServeOutcome {
 }
 
 impl MemcachedSession {
-    /// Returns the limits of the next run, and the result of its read if the run had to wait.
-    /// Returns `None` while the read is incomplete.
+    /// Returns the next run's limits and, if it had to wait for a read, the read's result. Returns
+    /// `None` while the read is incomplete.
     fn resume(&mut self, left: usize, context: &mut Context<'_>) -> Option<(RunLimits, Option<ReadResult>)> {
         let Some(mut waiting) = self.waiting.take() else {
             let most = RunLimits {
@@ -450,8 +449,8 @@ impl MemcachedSession {
     }
 }
 
-/// Writes an error in the protocol that the client uses, and closes the connection because the
-/// input is invalid.
+/// Writes an error in the client's protocol, and closes the connection because the input is
+/// invalid.
 pub(super) fn ended(next: &NextWork<'_>, output: &mut Vec<u8>) -> ServeOutcome {
     match next {
         NextWork::Http => return drop_http(),
@@ -469,7 +468,7 @@ pub(super) fn ended(next: &NextWork<'_>, output: &mut Vec<u8>) -> ServeOutcome {
 }
 
 impl MemcachedSession {
-    /// Writes the next page of the `lru_crawler metadump` that is in progress.
+    /// Writes the next page of the current `lru_crawler metadump`.
     fn write_dump(&mut self, output: &mut Vec<u8>) -> ServeOutcome {
         let Some(mut dump) = self.dump.take() else {
             return ServeOutcome::Some;
@@ -486,9 +485,9 @@ impl MemcachedSession {
     }
 }
 
-/// Reads the items of a run. If this must wait for the device or for memory, returns the outcome
-/// that says so. If the run needs locks, values that were read before the locks were acquired may
-/// be outdated; they are read again, which usually finds them in memory.
+/// Reads a run's items. If this must wait for the device or for memory, returns an outcome that
+/// says so. A run with locks reads the values again, because earlier ones may have changed before
+/// the locks were acquired; it usually finds them in memory.
 fn read_keys(
     store: &ServerStore,
     keys: &[ItemKey],
@@ -528,8 +527,8 @@ impl ProtocolSession for MemcachedSession {
         while left > 0 {
             self.skip(input);
             if self.dump.is_some() {
-                // Later requests must wait until the whole dump is written. Its pages are sent one
-                // at a time.
+                // Later requests wait until the whole dump has been written, which happens page by
+                // page.
                 return self.write_dump(output);
             }
             if input.len() == 0 {

@@ -1,22 +1,23 @@
 //! Parses hexadecimal floating-point numbers as C does. For example, `0x1.8p3` is twelve.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-/// Number of mantissa digits that are kept: as many hexadecimal digits as fit into 64 bits.
+/// Maximum number of mantissa digits to keep: the number of hexadecimal digits that fit into 64
+/// bits.
 const DIGITS: u32 = 16;
 
-/// The absolute value of a number: a mantissa times a power of two. If digits were dropped, the
-/// exact value is slightly larger.
+/// A number's absolute value, as a mantissa times a power of two. If digits were dropped, the exact
+/// value is slightly larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HexFloat {
     mantissa: u64,
     exponent: i64,
-    /// Whether any of the dropped mantissa digits is not zero.
+    /// Whether any of the dropped digits is non-zero.
     has_more: bool,
 }
 
 impl HexFloat {
-    /// Parses the text that follows `0x`: hexadecimal digits with at most one point, optionally
-    /// followed by `p` and a decimal exponent of two. Returns `None` if the text is malformed.
+    /// Parses the text after `0x`: hexadecimal digits with at most one point, optionally followed
+    /// by `p` and a decimal exponent of two. Returns `None` if the text is malformed.
     pub(super) fn read(text: &[u8]) -> Option<HexFloat> {
         let end = text.iter().position(|byte| matches!(byte, b'p' | b'P'));
         let (digits, power) = match end {
@@ -71,14 +72,13 @@ impl HexFloat {
         let dropped = 64 - bits as u32;
         let wide = u128::from(self.mantissa << zeros);
         let rounded = self.round(wide, dropped) as u64;
-        // If rounding carries out of the mantissa, the addition increments the exponent, as it
-        // should.
+        // If rounding carries out of the mantissa, the addition rightly increments the exponent.
         let biased = (first + 1022).max(0) as u64;
         f64::from_bits((biased << 52) + rounded)
     }
 
-    /// Returns the number times `scale`, which must be below 2⁶⁴, rounded to the nearest integer
-    /// with ties to even. Returns `None` if the result has more than 127 bits.
+    /// Returns the number times `scale`, rounded to the nearest integer with ties to even. `scale`
+    /// must be below 2⁶⁴. Returns `None` if the result has more than 127 bits.
     pub(super) fn scaled(self, scale: u64) -> Option<u128> {
         let product = u128::from(self.mantissa) * u128::from(scale);
         if product == 0 {
@@ -94,7 +94,7 @@ impl HexFloat {
     }
 
     /// Removes the last `bits` bits of `number`, rounding to the nearest integer with ties to even.
-    /// Considers the digits that were dropped during parsing.
+    /// Takes into account the digits dropped during parsing.
     fn round(self, number: u128, bits: u32) -> u128 {
         if bits == 0 {
             return number;
@@ -146,7 +146,7 @@ mod tests {
             ("0.0000000000000000000000000001p100", 1.0 / 4096.0),
             ("100000000000000000000000000p-104", 1.0),
             ("0p99999999999999999999", 0.0),
-            // Ties are rounded to even, and values above a tie are rounded up.
+            // Ties are rounded to even, values above a tie upwards.
             ("1.00000000000008", 1.0),
             ("1.000000000000080000001", 1.0 + f64::EPSILON),
             ("1.00000000000018", 1.0 + 2.0 * f64::EPSILON),

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Input from a socket is not trusted. Memory is allocated only for bytes that have arrived, never
-//! for a length that the client has merely announced.
+//! for a length that a client has merely announced.
 
 mod hexadecimal;
 pub mod number;

@@ -1,8 +1,8 @@
-//! Parses and formats numbers in the same way as Redis.
+//! Parses and formats numbers the way Redis does.
 
 use super::hexadecimal::HexFloat;
 
-/// Parses a decimal integer as Redis does. Blanks, plus signs and leading zeros are not accepted.
+/// Parses a decimal integer as Redis does, without accepting blanks, plus signs or leading zeros.
 #[must_use]
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text.split_first()? {
@@ -28,8 +28,8 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Parses a double as Redis does. Blanks and NaN are not accepted; `inf` is accepted in upper and
-/// lower case.
+/// Parses a double as Redis does. Rejects blanks and NaN, and accepts `inf` in upper and lower
+/// case.
 #[must_use]
 pub fn double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -54,8 +54,7 @@ pub fn double(text: &[u8]) -> Option<f64> {
     Some(sign * value)
 }
 
-/// Returns the text after the prefix `0x` of an unsigned number, or `None` if it has no such
-/// prefix.
+/// Returns the text after an unsigned number's `0x` prefix, or `None` if it has none.
 fn behind_mark(text: &[u8]) -> Option<&[u8]> {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => Some(digits),
@@ -63,7 +62,7 @@ fn behind_mark(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns whether the mantissa of a number has a non-zero digit.
+/// Returns whether a number's mantissa has a non-zero digit.
 fn mantissa_has_digits(text: &[u8]) -> bool {
     let is_not_zero = |byte: &u8| byte.is_ascii_hexdigit() && *byte != b'0';
     match behind_mark(text) {
@@ -78,8 +77,8 @@ fn mantissa_has_digits(text: &[u8]) -> bool {
     }
 }
 
-/// Parses a bound of a score range as Redis does. Leading blanks are accepted, an empty text is
-/// zero, and numbers out of range become infinite.
+/// Parses a bound of a score range as Redis does. Accepts leading blanks, reads an empty text as
+/// zero, and turns numbers out of range into infinities.
 #[must_use]
 pub fn bound(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
@@ -91,7 +90,7 @@ pub fn bound(text: &[u8]) -> Option<f64> {
         .count();
     let text = &text[blanks..];
     double(text).or_else(|| {
-        // The remaining valid numbers are those out of the range of a double.
+        // The remaining valid numbers are out of a double's range.
         let (sign, rest) = match text.split_first()? {
             (b'-', rest) => (-1.0, rest),
             (b'+', rest) => (1.0, rest),
@@ -110,7 +109,7 @@ fn is_of_number(byte: u8) -> bool {
     byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-')
 }
 
-/// Formats a double like `%.17g` in C, which Redis 7.0 uses for replies.
+/// Formats a double like C's `%.17g`, which Redis 7.0 uses for replies.
 pub fn write_double(out: &mut Vec<u8>, value: f64) {
     if value.is_infinite() {
         out.extend_from_slice(if value > 0.0 { b"inf" } else { b"-inf" });
@@ -120,7 +119,7 @@ pub fn write_double(out: &mut Vec<u8>, value: f64) {
         out.extend_from_slice(if value.is_sign_negative() { b"-0" } else { b"0" });
         return;
     }
-    // The format has one digit before the point, sixteen digits after it, and an exponent.
+    // One digit before the point, sixteen digits after it, and an exponent.
     let scientific = format!("{value:.16e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -182,17 +181,16 @@ pub fn write_integer(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Number of decimal places that INCRBYFLOAT computes with.
+/// Number of decimal places in INCRBYFLOAT's arithmetic.
 const DECIMALS: u32 = 17;
 const ONE: i128 = 10i128.pow(DECIMALS);
 
-/// Numbers from this value on have more than nineteen integer digits, which is more than a long
-/// double can represent exactly.
+/// From this value on, numbers have more than nineteen integer digits, which a long double cannot
+/// represent exactly.
 const MOST_FIXED: i128 = ONE * 10i128.pow(19);
 
-/// Parses a decimal number as a fixed-point number with seventeen decimal places, which is the
-/// precision with which Redis prints the long doubles of INCRBYFLOAT. Sums of such numbers are
-/// exact.
+/// Parses a decimal number as a fixed-point number with seventeen decimal places, the precision at
+/// which Redis prints INCRBYFLOAT's long doubles. Sums of such numbers are exact.
 fn fixed(text: &[u8]) -> Option<i128> {
     let (is_negative, digits) = match text.split_first()? {
         (b'-', digits) => (true, digits),
@@ -222,7 +220,7 @@ fn fixed(text: &[u8]) -> Option<i128> {
     Some(if is_negative { -value } else { value })
 }
 
-/// Returns the sum of two numbers as INCRBYFLOAT computes it, or `None` if the sum is not finite.
+/// Returns the sum that INCRBYFLOAT computes, or `None` if it is not finite.
 #[must_use]
 pub fn add_floats(left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
     if let (Some(left), Some(right)) = (fixed(left), fixed(right)) {

@@ -7,20 +7,19 @@ use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// Maximum total length of the arguments of a request, in bytes.
+    /// Maximum total length of a request's arguments in bytes.
     pub bytes: usize,
-    /// Maximum length of a single argument, in bytes.
+    /// Maximum length of a single argument in bytes.
     pub argument: usize,
     pub arguments: usize,
-    /// Maximum length in bytes of an incomplete line, which is an inline request, a count or a
-    /// length. A line that is already complete when it is first parsed may exceed this limit, by up
-    /// to the number of bytes that Redis receives at once.
+    /// Maximum length in bytes of an incomplete line: an inline request, a count or a length. A
+    /// line that is already complete when first parsed may exceed this limit, by up to the number
+    /// of bytes that Redis receives at once.
     pub line: usize,
 }
 
 impl RequestLimits {
-    /// The limits for clients that have not authenticated. The limits on arguments are the same as
-    /// in Redis.
+    /// The limits for unauthenticated clients. Those on arguments are the same as in Redis.
     pub const STRANGER: RequestLimits = RequestLimits {
         bytes: 64 << 10,
         argument: 16 << 10,
@@ -32,22 +31,22 @@ impl RequestLimits {
 /// A protocol error, after which the connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadRequest {
-    /// A line exceeds its maximum length.
+    /// A line exceeds the maximum length.
     LongLine {
         /// What the line contains: an inline request, a count or a length.
         what: &'static str,
     },
-    /// The number of arguments is invalid.
+    /// The argument count is invalid.
     Count,
-    /// The length of an argument is invalid.
+    /// An argument length is invalid.
     Length,
-    /// The length of an argument must be preceded by `$`, but another byte was found.
+    /// This byte was found instead of the `$` before an argument length.
     NoLength(u8),
-    /// A quoted word has no closing quote, or other characters directly follow the closing quote.
+    /// A quoted word has no closing quote, or other characters directly after it.
     Quotes,
-    /// The request exceeds the limits for clients that have not authenticated.
+    /// The request exceeds the limits for unauthenticated clients.
     Stranger(&'static str),
-    /// The total length of the arguments exceeds its maximum.
+    /// The total length of the arguments exceeds the maximum.
     TooLong {
         /// The maximum in bytes: [`RequestLimits::bytes`].
         most: usize,
@@ -81,26 +80,25 @@ struct IncompleteRequest {
 /// A rejected request whose remaining bytes are skipped as they arrive.
 #[derive(Clone, Copy, Debug, Default)]
 struct SkippedRequest {
-    /// Number of bytes to skip before the header of the next argument.
+    /// Number of bytes to skip before the next argument's header.
     left: usize,
     /// Number of arguments whose length has not arrived yet.
     missing: usize,
 }
 
-/// Parses requests from a buffer to which arriving bytes are appended.
+/// Parses requests from a buffer that grows as bytes arrive.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     begun: Option<IncompleteRequest>,
     skip: Option<SkippedRequest>,
-    /// Size of the incomplete request in bytes, up to the end of the last argument whose length is
-    /// known.
+    /// Size of the incomplete request in bytes, up to the end of the last argument with a known
+    /// length.
     announced: usize,
-    /// Position up to which the buffer was searched for a line end, relative to the start of the
-    /// request.
+    /// How far the buffer has been searched for a line end, relative to the start of the request.
     searched: usize,
 }
 
-/// Complete requests, stored as the positions of their arguments in the buffer.
+/// Complete requests, stored as their arguments' positions in the buffer.
 #[derive(Debug, Default)]
 pub struct ParsedRequests {
     places: Vec<(usize, usize)>,
@@ -108,7 +106,7 @@ pub struct ParsedRequests {
     consumed: usize,
 }
 
-/// The arguments of a request. The first one is the name of the command.
+/// A request's arguments, beginning with the command name.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
     buffer: &'a [u8],
@@ -124,7 +122,7 @@ impl fmt::Debug for Args<'_> {
 }
 
 impl<'a> Args<'a> {
-    /// Creates arguments from their positions, which must be within the buffer.
+    /// Creates arguments from positions, which must be within the buffer.
     pub(crate) fn new(buffer: &'a [u8], places: &'a [(usize, usize)]) -> Args<'a> {
         Args { buffer, places }
     }
@@ -141,7 +139,7 @@ impl<'a> Args<'a> {
         self.places.is_empty()
     }
 
-    /// Returns the argument with an index, or an empty one if there are fewer arguments.
+    /// Returns the argument at an index, or an empty one if there are fewer arguments.
     #[must_use]
     pub fn at(&self, index: usize) -> &'a [u8] {
         let place = self.places.get(index);
@@ -150,7 +148,7 @@ impl<'a> Args<'a> {
             .unwrap_or_default()
     }
 
-    /// Returns the argument with an index, or `None` if there are fewer arguments.
+    /// Returns the argument at an index, or `None` if there are fewer arguments.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         (index < self.len()).then(|| self.at(index))
@@ -164,7 +162,7 @@ impl<'a> Args<'a> {
             .map(move |&(start, end)| buffer.get(start..end).unwrap_or_default())
     }
 
-    /// Returns the arguments beginning with an index.
+    /// Returns the arguments from an index on.
     #[must_use]
     pub fn from(&self, index: usize) -> Args<'a> {
         Args {
@@ -182,7 +180,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Returns whether the argument with an index equals a word, ignoring case.
+    /// Returns whether the argument at an index equals a word, ignoring case.
     #[must_use]
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.at(index).eq_ignore_ascii_case(word.as_bytes())
@@ -202,8 +200,8 @@ impl ParsedRequests {
         self.ends.is_empty()
     }
 
-    /// Returns the arguments of the request with an index. `buffer` must be the buffer from which
-    /// the requests were parsed.
+    /// Returns the arguments of the request at an index. `buffer` must be the buffer from which the
+    /// requests were parsed.
     #[must_use]
     #[allow(
         clippy::indexing_slicing,
@@ -220,7 +218,7 @@ impl ParsedRequests {
         self.consumed
     }
 
-    /// Returns the memory used by the positions, in bytes.
+    /// Returns the memory used by the positions in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.places.capacity() * size_of::<(usize, usize)>() + self.ends.capacity() * size_of::<usize>()
@@ -249,7 +247,7 @@ impl ParsedRequests {
 /// Maximum number of bytes that Redis receives at once.
 const AT_ONCE: usize = 16 << 10;
 
-/// Maximum capacity for positions that is kept after the requests are removed.
+/// Maximum capacity for positions to keep after the requests are removed.
 const KEPT_PLACES: usize = 4096;
 
 /// The result of a parsing step.
@@ -261,11 +259,11 @@ enum ParseStep {
 }
 
 impl RequestParser {
-    /// Parses complete requests and adds them to `requests`, until it contains `most` of them.
-    /// Quoted words are decoded in place.
+    /// Parses complete requests and adds them to `requests` until it contains `most` of them.
+    /// Decodes quoted words in place.
     ///
     /// # Errors
-    /// The input that follows the complete requests is invalid.
+    /// The input after the complete requests is invalid.
     pub fn parse(
         &mut self,
         buffer: &mut [u8],
@@ -301,15 +299,15 @@ impl RequestParser {
         Ok(())
     }
 
-    /// Returns the size of the incomplete request in bytes, as far as it is known. Returns 0 if
-    /// there is no incomplete request or it was rejected.
+    /// Returns the size of the incomplete request in bytes, as far as known, or 0 if there is none
+    /// or it was rejected.
     #[must_use]
     pub fn announced(&self) -> usize {
         self.announced
     }
 
-    /// Rejects the incomplete request: discards the arguments that were parsed, and skips the
-    /// remaining bytes as they arrive. Returns whether there was an incomplete request.
+    /// Rejects the incomplete request: discards its parsed arguments, and skips its remaining bytes
+    /// as they arrive. Returns whether there was an incomplete request.
     pub fn refuse(&mut self, requests: &mut ParsedRequests) -> bool {
         let Some(begun) = self.begun.take() else {
             return false;
@@ -325,8 +323,8 @@ impl RequestParser {
         true
     }
 
-    /// Skips those bytes of a rejected request that have arrived. Returns whether all of its bytes
-    /// were skipped.
+    /// Skips the bytes of a rejected request that have arrived. Returns whether these were all of
+    /// them.
     fn pass_over(
         &mut self,
         buffer: &[u8],
@@ -365,8 +363,8 @@ impl RequestParser {
 
     /// Finds the end of the line that begins at `from`. Returns the end of its text and the start
     /// of the next line, both relative to the start of the request, or `None` if the line is
-    /// incomplete. A line that contains a zero byte counts as incomplete, because Redis does not
-    /// search beyond it.
+    /// incomplete. A line with a zero byte counts as incomplete, because Redis does not search
+    /// beyond it.
     #[allow(
         clippy::indexing_slicing,
         reason = "what was searched lies within the request"
@@ -392,7 +390,7 @@ impl RequestParser {
                 } else {
                     end
                 };
-                // The line is parsed again if the bytes that must follow it have not arrived yet.
+                // Parse the line again if the bytes that must follow it have not arrived yet.
                 self.searched = from;
                 Ok(Some((trimmed, end + 1)))
             }
@@ -463,7 +461,7 @@ impl RequestParser {
                 return Err(BadRequest::TooLong { most: limits.bytes });
             }
             if request.len() < body + length + 2 {
-                // The header line is parsed again when more bytes have arrived.
+                // Parse the header line again when more bytes have arrived.
                 (self.begun, self.searched) = (Some(begun), begun.at);
                 self.announced = body + length + 2;
                 return Ok(ParseStep::Wait);
@@ -497,12 +495,12 @@ impl RequestParser {
     }
 }
 
-/// Maximum number of digits of a header that the fast path accepts.
+/// Maximum number of header digits that the fast path accepts.
 const USUAL_DIGITS: usize = 9;
 
-/// Fast path for headers in the form that clients usually send: a complete line that consists of
-/// `mark` and a short number. Returns the number and the length of the line, or `None` if the line
-/// must be parsed by `RequestParser::line` instead.
+/// Fast path for headers in their usual form: a complete line that consists of `mark` and a short
+/// number. Returns the number and the line's length, or `None` to fall back to
+/// `RequestParser::line`.
 #[inline]
 fn usual_header(line: &[u8], mark: u8, limits: &RequestLimits) -> Option<(usize, usize)> {
     let (&first, digits) = line.split_first()?;
@@ -512,7 +510,7 @@ fn usual_header(line: &[u8], mark: u8, limits: &RequestLimits) -> Option<(usize,
     let mut value = 0;
     for (index, &byte) in digits.iter().enumerate().take(USUAL_DIGITS + 1) {
         match byte {
-            // A number other than zero must not begin with a zero.
+            // A non-zero number must not begin with a zero.
             b'0'..=b'9' if index == 0 || value > 0 => value = 10 * value + usize::from(byte - b'0'),
             b'\r' if index > 0 && digits.get(index + 1) == Some(&b'\n') => return Some((value, index + 3)),
             _ => return None,
@@ -521,7 +519,7 @@ fn usual_header(line: &[u8], mark: u8, limits: &RequestLimits) -> Option<(usize,
     None
 }
 
-/// Parses the header line of an argument and returns the argument's length in bytes.
+/// Parses an argument's header line and returns the argument's length in bytes.
 fn length(header: &[u8], limits: &RequestLimits) -> Result<usize, BadRequest> {
     let length = match header.split_first() {
         Some((b'$', digits)) => integer(digits).ok_or(BadRequest::Length)?,
@@ -549,8 +547,8 @@ fn is_blank(byte: u8) -> bool {
 }
 
 /// Parses the next word of a line, and decodes it in place if it is quoted. Returns the start and
-/// the end of the decoded word, and the start of the rest of the line. Any white space may precede
-/// a word, but only some kinds of white space end a word without quotes.
+/// end of the decoded word, and the start of the rest of the line. Any white space may precede a
+/// word, but only some kinds of it end an unquoted word.
 #[allow(
     clippy::indexing_slicing,
     reason = "the line ends within the buffer, and what is decoded is no longer"

@@ -1,4 +1,4 @@
-//! Encodes replies in the protocol version that the client uses.
+//! Encodes replies in the client's protocol version.
 
 use super::number::{write_double, write_integer};
 use crate::error::CommandError;
@@ -19,14 +19,13 @@ pub(crate) enum ReplyProgress {
     Whole,
 }
 
-/// The rest of a long reply. It is written in parts, each of which is written once the client has
-/// read the previous one.
+/// The rest of a long reply, written in parts, each once the client has read the previous one.
 pub(crate) trait ReplyTail: Send {
     /// Takes a snapshot of the data, so that later writes do not affect the reply. The caller must
-    /// hold the locks of the data.
+    /// hold the data's locks.
     fn begin(&mut self);
 
-    /// Writes the next part of the reply, which is usually some tens of kilobytes long.
+    /// Writes the reply's next part, usually some tens of kilobytes.
     ///
     /// # Errors
     /// The reply cannot be completed. The connection must then be closed, because the beginning of
@@ -34,11 +33,10 @@ pub(crate) trait ReplyTail: Send {
     fn write(&mut self, reply: &mut ReplyWriter<'_>) -> Result<ReplyProgress, CommandError>;
 }
 
-/// Whether a long reply is written as a whole or in parts.
+/// Whether to write a long reply as a whole or in parts.
 enum LongReplyMode {
     Whole,
-    /// A long reply is written in parts. Contains the rest of the reply once the beginning was
-    /// written.
+    /// In parts. Holds the rest of the reply once its beginning has been written.
     Parts(Option<Box<dyn ReplyTail>>),
 }
 
@@ -75,8 +73,8 @@ impl<'o> ReplyWriter<'o> {
     #[inline]
     #[must_use]
     pub(crate) fn in_parts(self) -> ReplyWriter<'o> {
-        // Construct the value from its fields instead of assigning one of them. This avoids
-        // generating drop code for the old field, which never needs to be dropped here.
+        // Build the value from its fields instead of assigning to one of them. An assignment would
+        // generate drop code for the old field, which never needs to be dropped here.
         ReplyWriter {
             out: self.out,
             version: self.version,
@@ -157,8 +155,7 @@ impl<'o> ReplyWriter<'o> {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// Writes an error. The text must begin with the error code; line breaks in it are replaced by
-    /// blanks.
+    /// Writes an error. The text must begin with the error code; blanks replace its line breaks.
     pub fn error(&mut self, text: &str) {
         self.out.push(b'-');
         let bytes = text.bytes().map(|byte| {
@@ -199,7 +196,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Writes a text for people: as a verbatim string in RESP3, and as a bulk string in RESP2.
+    /// Writes a human-readable text: a verbatim string in RESP3, a bulk string in RESP2.
     pub fn verbatim(&mut self, text: &str) {
         if self.version == RespVersion::Two {
             return self.bulk(text.as_bytes());
@@ -210,7 +207,7 @@ impl<'o> ReplyWriter<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a double: as a double in RESP3, and as a bulk string in RESP2.
+    /// Writes a double: as such in RESP3, as a bulk string in RESP2.
     pub fn double(&mut self, value: f64) {
         let mut text = Vec::with_capacity(24);
         write_double(&mut text, value);
@@ -220,7 +217,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Writes null where a bulk string is expected.
+    /// Writes null in place of a bulk string.
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.version {
             RespVersion::Two => b"$-1\r\n",
@@ -228,7 +225,7 @@ impl<'o> ReplyWriter<'o> {
         });
     }
 
-    /// Writes null where an array is expected.
+    /// Writes null in place of an array.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.version {
             RespVersion::Two => b"*-1\r\n",
@@ -236,13 +233,12 @@ impl<'o> ReplyWriter<'o> {
         });
     }
 
-    /// Writes the header of an array. The caller must then write `count` elements.
+    /// Writes an array header. The caller must then write `count` elements.
     pub fn array(&mut self, count: usize) {
         self.header(b'*', count as i64);
     }
 
-    /// Writes the header of a map. The caller must then write `count` keys, each followed by its
-    /// value.
+    /// Writes a map header. The caller must then write `count` keys, each followed by its value.
     pub fn map(&mut self, count: usize) {
         match self.version {
             RespVersion::Two => self.array(2 * count),
@@ -250,7 +246,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Writes the header of a set. The caller must then write `count` distinct elements.
+    /// Writes a set header. The caller must then write `count` distinct elements.
     pub fn set(&mut self, count: usize) {
         match self.version {
             RespVersion::Two => self.array(count),
@@ -258,7 +254,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Appends replies that are already encoded in the same protocol version.
+    /// Appends replies that are already encoded in this protocol version.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }

@@ -50,7 +50,7 @@ fn bad(bytes: &[u8]) -> String {
 
 #[test]
 fn headers_that_are_read_in_one_go_mean_what_they_mean_line_by_line() {
-    // With this limit on the length of lines, no header is parsed by the fast path.
+    // With this line length limit, the fast path parses no header.
     let by_line = RequestLimits {
         line: USUAL_DIGITS + 2,
         ..LIMITS
@@ -161,8 +161,8 @@ fn a_line_with_a_zero_byte_has_no_end() {
             assert!(matches!(result, Err(BadRequest::LongLine { .. })), "{result:?}");
         }
     }
-    // A zero byte can be written as an escape within quotes, and the arguments of an array may
-    // contain any byte.
+    // Within quotes, an escape can stand for a zero byte. Arguments of an array may contain any
+    // byte.
     assert_eq!(read(b"\"\\x00\"\n*1\r\n$1\r\n\0\r\n", 9).unwrap(), [[[0]], [[0]]]);
 }
 
