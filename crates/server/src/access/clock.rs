@@ -1,5 +1,5 @@
-//! The clock that schedules the delayed answers to wrong passwords. The server receives the clock
-//! as a parameter, so that tests can control the time.
+//! The clock that schedules delayed answers to wrong passwords. The server receives it as a
+//! parameter, so that tests can control the time.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -11,10 +11,9 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A clock that wakes tasks at given times. Tests use an implementation whose time they advance
-/// themselves.
+/// A clock that wakes tasks at given times. Tests use one whose time they advance themselves.
 pub trait WakeupClock: fmt::Debug + Send + Sync {
-    /// Returns the time elapsed since an arbitrary origin. The returned values never decrease.
+    /// Returns the time since an arbitrary origin. Never decreases.
     fn now(&self) -> Duration;
 
     /// Calls `waker` as soon as [`now`](WakeupClock::now) returns at least `at`.
@@ -35,8 +34,8 @@ pub(crate) fn at(clock: Arc<dyn WakeupClock>, time: Duration) -> impl Future<Out
     })
 }
 
-/// Registered wakers, ordered by the time at which they must be called. A counter in the key
-/// distinguishes wakers with equal times.
+/// Registered wakers, ordered by due time. A counter in the key distinguishes wakers with equal
+/// times.
 #[derive(Debug, Default)]
 struct WakerQueue {
     wakers: BTreeMap<(Duration, u64), Waker>,
@@ -44,7 +43,7 @@ struct WakerQueue {
     is_over: bool,
 }
 
-/// The clock of the operating system. A background thread calls the wakers when they are due.
+/// The operating system's clock. A background thread calls the wakers when they are due.
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     since: Instant,
@@ -53,8 +52,7 @@ pub(crate) struct SystemClock {
 }
 
 impl SystemClock {
-    /// Starts the background thread that calls due wakers. The thread ends when the clock is
-    /// dropped.
+    /// Starts the background thread that calls due wakers, and that ends when the clock is dropped.
     pub(crate) fn start() -> io::Result<SystemClock> {
         let since = Instant::now();
         let shared = Arc::<(Mutex<WakerQueue>, Condvar)>::default();
@@ -103,8 +101,8 @@ impl Drop for SystemClock {
     fn drop(&mut self) {
         self.shared.0.lock().is_over = true;
         self.shared.1.notify_one();
-        // A waker can drop the last reference to the clock. In this case the current thread is the
-        // clock's own thread and must not join itself.
+        // A waker can drop the last reference to the clock. The current thread is then the clock's
+        // own thread and must not join itself.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()

@@ -1,10 +1,10 @@
-//! Throttling of password guesses. The answer to each wrong password is delayed for longer than the
+//! Throttles password guesses. The answer to each wrong password is delayed for longer than the
 //! previous one. Wrong passwords are counted both per connection and per client address.
 //!
-//! Only the connection that guesses is delayed. A correct password is accepted at once, even if
-//! many wrong passwords came from the same address, because many clients may share one address
-//! behind a proxy or on one machine. A guess costs the server one comparison, which is cheaper than
-//! accepting the connection that sent it.
+//! Only the guessing connection is delayed. A correct password is accepted at once, even after many
+//! wrong ones from the same address, because many clients may share one address behind a proxy or
+//! on one machine. A guess costs the server one comparison, which is cheaper than accepting the
+//! connection that sent it.
 
 use super::WakeupClock;
 use parking_lot::Mutex;
@@ -14,25 +14,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Delay of the answer to the first wrong password. Each further wrong password doubles the delay.
+/// Delay of the answer to the first wrong password, doubled with each further one.
 const FIRST: Duration = Duration::from_millis(100);
 
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Time for which an address is remembered after its last delayed answer.
+/// How long an address is remembered after its last delayed answer.
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// Maximum number of addresses that are remembered at the same time.
+/// Maximum number of addresses remembered at a time.
 const ADDRESSES: usize = 4096;
 
-/// The origin of a client, by which wrong passwords are counted. All addresses of a 64-bit IPv6
-/// network are one origin, because a single site can use all of them.
+/// A client's origin, by which wrong passwords are counted. All addresses in a 64-bit IPv6 network
+/// count as one origin, because a single site can use all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ClientOrigin {
     V4([u8; 4]),
     /// The first 64 bits of an IPv6 address, which identify its network.
     V6([u8; 8]),
-    /// A client on this machine that is connected through a Unix domain socket.
+    /// A client on this machine, connected through a Unix domain socket.
     Socket,
 }
 
@@ -52,17 +52,17 @@ impl From<IpAddr> for ClientOrigin {
 #[derive(Debug, Default)]
 struct FailedLogins {
     failures: u32,
-    /// The time at which the last delayed answer to this origin is sent.
+    /// When the last delayed answer to this origin is sent.
     last: Duration,
 }
 
-/// Returns the delay of the answer to a wrong password that follows `failures` earlier ones.
+/// Returns the answer delay for a wrong password after `failures` earlier ones.
 fn delay(failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
     FIRST.saturating_mul(doubled).min(LONGEST)
 }
 
-/// Tracks the origins of recent wrong passwords and computes the delays of their answers.
+/// Tracks the origins of recent wrong passwords and computes answer delays.
 #[derive(Debug)]
 pub(crate) struct LoginThrottle {
     clock: Arc<dyn WakeupClock>,
@@ -88,14 +88,13 @@ impl LoginThrottle {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Returns whether the server is stopping, so that answers are no longer delayed.
+    /// Returns whether the server is stopping and therefore no longer delays answers.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Registers a wrong password and returns the time of the clock at which it must be answered.
-    /// `strikes` is the number of earlier wrong passwords on the same connection; it is
-    /// incremented.
+    /// Registers a wrong password and returns the clock time at which to answer it. `strikes` is
+    /// the number of earlier wrong passwords on the same connection, and is incremented.
     pub(super) fn failed(&self, peer: ClientOrigin, strikes: &mut u32) -> Duration {
         let now = self.clock.now();
         let mut addresses = self.addresses.lock();
@@ -153,12 +152,11 @@ mod tests {
         let waits: Vec<_> = (0..8).map(|_| delays.failed(peer(1), &mut strikes)).collect();
         let expected = [100, 200, 400, 800, 1600, 3200, 5000, 5000].map(ms);
         assert_eq!(waits, expected);
-        // A new connection from the same address inherits the address's count and is delayed as
-        // long. A connection from another address starts with the shortest delay.
+        // A new connection inherits its address's count and is delayed equally. A connection from
+        // another address starts with the shortest delay.
         assert_eq!(delays.failed(peer(1), &mut 0), ms(5000));
         assert_eq!(delays.failed(peer(2), &mut 0), ms(100));
-        // If the address has no wrong passwords yet, the count of the connection determines the
-        // delay.
+        // If the address has no wrong passwords yet, the connection's count determines the delay.
         assert_eq!(delays.failed(peer(3), &mut 2), ms(400));
         *clock.0.lock() = ms(5000) + MEMORY;
         assert_eq!(delays.failed(peer(1), &mut 0) - clock.now(), ms(100));

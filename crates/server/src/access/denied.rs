@@ -1,27 +1,23 @@
-//! The log of denied commands and failed logins, which ACL LOG shows.
+//! The log of denied commands and failed logins, shown by ACL LOG.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Default number of log entries that are kept, and the maximum to which CONFIG SET acllog-max-len
-/// can raise it.
+/// Default number of log entries, and the maximum that CONFIG SET acllog-max-len can set.
 const USUAL: usize = 128;
 const MOST: usize = 10_000;
 
-/// A new denial can be merged with an equal entry only if that entry is among this many newest
-/// ones.
+/// Number of the newest entries that are searched for one to merge with a new denial.
 const COMPARED: usize = 10;
 
-/// A new denial can be merged with an equal entry only if that entry is at most this old, in
-/// milliseconds.
+/// Maximum age in milliseconds of an entry that a new denial can be merged with.
 const TOGETHER_MS: u64 = 60_000;
 
-/// Maximum length in bytes of a key or user name that is stored in an entry. Longer names are
-/// truncated.
+/// Maximum length in bytes of a key or user name in an entry. Longer ones are truncated.
 const LONGEST: usize = 512;
 
-/// The reason why access was denied.
+/// Why access was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DenialReason {
     /// The user may not use the command.
@@ -32,20 +28,20 @@ pub(crate) enum DenialReason {
     Auth,
 }
 
-/// Whether the denied command was sent by itself or inside a MULTI transaction.
+/// Whether the denied command was sent on its own or within MULTI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DenialContext {
     TopLevel,
     Multi,
 }
 
-/// An entry of the log. One entry may represent several equal denials.
+/// A log entry, which may represent several equal denials.
 #[derive(Clone, Debug)]
 pub(crate) struct Denial {
     pub(crate) count: u64,
     pub(crate) reason: DenialReason,
     pub(crate) context: DenialContext,
-    /// The name of the denied command, or the denied key.
+    /// The denied command's name, or the denied key.
     pub(crate) object: Vec<u8>,
     pub(crate) user: Vec<u8>,
     pub(crate) at_ms: u64,
@@ -63,7 +59,7 @@ impl Denial {
     }
 }
 
-/// The log of the most recent denials, ordered from the newest to the oldest.
+/// The log of the most recent denials, from newest to oldest.
 #[derive(Debug)]
 pub(crate) struct DenialLog {
     entries: Mutex<VecDeque<Denial>>,
@@ -80,7 +76,7 @@ impl Default for DenialLog {
 }
 
 impl DenialLog {
-    /// Adds a denial to the log, or merges it with a recent entry that is equal.
+    /// Adds a denial to the log, or merges it with an equal recent entry.
     pub(crate) fn note(&self, mut denial: Denial) {
         denial.object.truncate(LONGEST);
         denial.user.truncate(LONGEST);
@@ -101,8 +97,8 @@ impl DenialLog {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Sets the maximum number of entries that the log keeps. Surplus entries are removed when the
-    /// next entry is added.
+    /// Sets the maximum number of log entries. Surplus entries are removed when the next one is
+    /// added.
     pub(crate) fn keep(&self, count: usize) {
         self.kept.store(count.min(MOST), Ordering::Relaxed);
     }

@@ -1,12 +1,12 @@
-//! Glob patterns for names. Supported are `*`, `?`, `[a-z]`, `[^a]`, and `\` before a literal
+//! Glob patterns for names. They support `*`, `?`, `[a-z]`, `[^a]`, and `\` before a literal
 //! character.
 
-/// Returns whether the pattern matches the whole of `text`, by the rules of Redis.
+/// Returns whether the pattern matches the whole text by the rules of Redis.
 #[must_use]
 pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    // The positions in the pattern and the text from which matching continues after the last `*` is
-    // extended by one byte. Backtracking to the last star is sufficient: if an earlier star matched
-    // more bytes, no further texts would match.
+    // Where matching resumes in the pattern and the text after extending the last `*` by one byte.
+    // Backtracking to the last star is enough, because a longer match of an earlier star would not
+    // match any further texts.
     let mut retry: Option<(usize, usize)> = None;
     let (mut p, mut t) = (0, 0);
     loop {
@@ -35,8 +35,8 @@ pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// If the pattern element at position `p` matches `byte`, returns the position after that element.
-/// Otherwise returns `None`.
+/// Returns the position after the pattern element at `p` if the element matches `byte`, otherwise
+/// `None`.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match pattern[p] {
         b'?' => Some(p + 1),
@@ -46,8 +46,8 @@ fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// Matches a byte against a character class in brackets. If the closing bracket is missing, the
-/// class ends at the end of the pattern.
+/// Matches a byte against a bracketed character class. Without a closing bracket, the class extends
+/// to the end of the pattern.
 fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     let is_negated = pattern.get(p) == Some(&b'^');
     if is_negated {
@@ -78,8 +78,7 @@ fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     (is_in != is_negated).then_some(p)
 }
 
-/// Returns the longest literal prefix of the pattern. Every text that matches the pattern begins
-/// with this prefix.
+/// Returns the pattern's longest literal prefix, with which every matching text begins.
 #[must_use]
 pub(crate) fn literal_prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern.iter().position(|byte| b"*?[\\".contains(byte));

@@ -9,12 +9,12 @@
 //!
 //! Invariants:
 //!
-//! - **S14** A change of a user's rules is atomic. Each command is checked either by all of the old
-//!   rules or by all of the new ones.
-//! - **S15** When a user is deleted, it loses all permissions immediately, even on connections that
-//!   are still open.
-//! - **S16** Passwords are stored as SHA-256 digests and compared in constant time. The time of a
-//!   comparison therefore does not reveal how much of a password is correct.
+//! - **S14** A change to a user's rules is atomic. Each command is checked against either all of
+//!   the old rules or all of the new ones.
+//! - **S15** A deleted user loses all permissions immediately, even on connections that are still
+//!   open.
+//! - **S16** Passwords are stored as SHA-256 digests and compared in constant time, so the time of
+//!   a comparison does not reveal how much of a password is correct.
 
 mod clock;
 mod delays;

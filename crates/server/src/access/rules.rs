@@ -1,4 +1,4 @@
-//! The access rules of one user, and the syntax in which they are written.
+//! One user's access rules, and their syntax.
 
 use super::selector::AclSelector;
 use crate::redis::catalog::AccessRequest;
@@ -8,7 +8,7 @@ use subtle::{Choice, ConstantTimeEq};
 /// The SHA-256 digest of a password.
 pub(super) type PasswordDigest = [u8; 32];
 
-/// The reason why a word of an access rule is invalid. The reasons are those of Redis.
+/// Why a word in an access rule is invalid. The reasons are those of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleError {
     Unknown,
@@ -42,20 +42,20 @@ impl fmt::Display for RuleError {
     }
 }
 
-/// The permissions and credentials of a user.
+/// A user's permissions and credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AclRules {
     pub(super) is_on: bool,
     /// Whether the user can log in with any password (`nopass`).
     pub(super) needs_no_password: bool,
     pub(super) passwords: Vec<PasswordDigest>,
-    /// The permissions of the user. A command is allowed if at least one selector allows it. The
-    /// first element is the root selector, which is built from the rules outside of parentheses.
+    /// The user's permissions. A command is allowed if at least one selector allows it. The root
+    /// selector comes first and contains the rules outside of parentheses.
     pub(super) selectors: Vec<AclSelector>,
 }
 
 impl Default for AclRules {
-    /// Returns the rules of a newly created user, which grant no permissions.
+    /// Returns a new user's rules, which grant no permissions.
     fn default() -> AclRules {
         AclRules {
             is_on: false,
@@ -77,7 +77,8 @@ impl AclRules {
         rules
     }
 
-    /// Replaces all passwords of the user by `password`. `None` means that no password is required.
+    /// Replaces all of the user's passwords with `password`. `None` means that no password is
+    /// required.
     pub(super) fn set_password(&mut self, password: Option<&str>) {
         self.passwords = password
             .map(|password| sum(password.as_bytes()))
@@ -101,8 +102,8 @@ impl AclRules {
         self.selectors.iter().any(AclSelector::allows_all)
     }
 
-    /// Checks whether at least one selector allows the access. If no selector does, the error is
-    /// the denied key if any selector denied a key, and otherwise the denied command.
+    /// Checks whether at least one selector allows the access. Otherwise the error is the denied
+    /// key if any selector denied a key, and the denied command if not.
     pub(super) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), super::AccessDenial> {
         let mut why = super::AccessDenial::Command;
         for selector in &self.selectors {
@@ -121,8 +122,8 @@ impl AclRules {
             (b"", _) => {}
             (b"on", _) => self.is_on = true,
             (b"off", _) => self.is_on = false,
-            // The word is accepted for compatibility but has no effect, because the server cannot
-            // load dump payloads.
+            // Accept the word for compatibility. It has no effect, because the server cannot load
+            // dump payloads.
             (b"sanitize-payload" | b"skip-sanitize-payload", _) => {}
             (b"nopass", _) => self.set_password(None),
             (b"resetpass", _) => {
@@ -159,8 +160,8 @@ impl AclRules {
         Ok(())
     }
 
-    /// Applies all words to the rules, or none if any word is invalid. The error names the invalid
-    /// word. A selector in parentheses may have been split into several words at its blanks.
+    /// Applies all words to the rules, or none if any is invalid, and then the error names that
+    /// word. A selector in parentheses may arrive split into several words at its blanks.
     pub(super) fn apply_all<'w>(&mut self, words: impl Iterator<Item = &'w [u8]>) -> Result<(), BadWord> {
         let mut changed = self.clone();
         let mut open: Option<(Vec<u8>, Vec<u8>)> = None;
@@ -191,7 +192,7 @@ impl AclRules {
         Ok(())
     }
 
-    /// Returns the words of the rule syntax that recreate these rules.
+    /// Returns the words that recreate these rules.
     pub(super) fn describe(&self) -> Vec<u8> {
         let mut words = vec![if self.is_on { "on" } else { "off" }.as_bytes().to_vec()];
         if self.needs_no_password {
@@ -210,11 +211,11 @@ impl AclRules {
     }
 }
 
-/// A word that makes a list of rules invalid.
+/// The word that makes a list of rules invalid.
 #[derive(Debug)]
 pub(super) enum BadWord {
     Refused(Vec<u8>, RuleError),
-    /// A word with an opening parenthesis for which the closing one is missing.
+    /// A word with an unmatched opening parenthesis.
     Unmatched(Vec<u8>),
 }
 
@@ -224,7 +225,7 @@ pub(super) fn sum(password: &[u8]) -> PasswordDigest {
     digest.as_ref().try_into().expect("a sum of SHA-256 has 32 bytes")
 }
 
-/// Parses a password digest that is written in hexadecimal.
+/// Parses a hexadecimal password digest.
 fn read_sum(text: &[u8]) -> Result<PasswordDigest, RuleError> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -1,4 +1,4 @@
-//! A selector of an access control list: a set of commands and keys that a user may access. A
+//! A selector in an access control list: a set of commands and keys that a user may access. A
 //! user's rules consist of selectors and passwords.
 
 use super::glob;
@@ -7,14 +7,14 @@ use crate::redis::catalog::{AccessRequest, CATALOG, CatalogId, KeyAccess};
 use crate::redis::classes::{self, CommandClasses};
 use std::collections::BTreeMap;
 
-/// A pattern of key names, and the kind of access that it grants.
+/// A pattern for key names, and the access that it grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeyPattern {
     need: KeyAccess,
     text: Vec<u8>,
 }
 
-/// The reason why a selector denies an access.
+/// Why a selector denies an access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AccessDenial {
     /// The user may not execute the command.
@@ -23,21 +23,21 @@ pub(crate) enum AccessDenial {
     Key(Vec<u8>),
 }
 
-/// A set of allowed commands and a set of allowed keys. A command is allowed only if all of its
-/// keys are allowed by the same selector.
+/// A set of allowed commands and a set of allowed keys. A command is allowed only if one selector
+/// allows both the command and all of its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AclSelector {
     has_all_keys: bool,
     patterns: Vec<KeyPattern>,
     has_all_channels: bool,
     channels: Vec<Vec<u8>>,
-    /// Whether `+@all` was applied and no rule has removed a command since.
+    /// Whether `+@all` was applied and no rule has since removed a command.
     has_all_commands: bool,
-    /// Whether `+@all` was applied, so that commands which later versions add are also allowed.
+    /// Whether `+@all` was applied, so that commands added by later versions are also allowed.
     has_later_commands: bool,
-    /// Whether each command is allowed, indexed by the command's position in the catalog.
+    /// Whether each command is allowed, by the command's position in the catalog.
     allowed: Vec<bool>,
-    /// Commands that are allowed only if their first argument is one of the listed words.
+    /// Commands that are allowed only with one of these words as the first argument.
     first_args: BTreeMap<CatalogId, Vec<Vec<u8>>>,
 }
 
@@ -62,7 +62,7 @@ impl AclSelector {
         self.has_all_keys && self.has_all_commands
     }
 
-    /// Checks whether the selector allows an access, and returns the reason if it does not.
+    /// Checks whether the selector allows an access. Otherwise returns the reason.
     pub(super) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), AccessDenial> {
         if !asked.is_free && !self.has_all_commands && !self.allowed[asked.id] && !self.is_first_arg(asked) {
             return Err(AccessDenial::Command);
@@ -91,8 +91,7 @@ impl AclSelector {
         })
     }
 
-    /// Returns whether some pattern grants the access `need` and satisfies the predicate
-    /// `is_wanted`.
+    /// Returns whether a pattern that grants the access `need` satisfies `is_wanted`.
     fn fits(&self, need: KeyAccess, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
         let lets = |have: KeyAccess| (have.reads || !need.reads) && (have.writes || !need.writes);
         let mut patterns = self.patterns.iter();
@@ -176,7 +175,7 @@ impl AclSelector {
         Ok(())
     }
 
-    /// Allows or forbids a command together with all of its subcommands.
+    /// Allows or forbids a command and all of its subcommands.
     fn set(&mut self, id: CatalogId, is_allowed: bool) {
         self.first_args.remove(&id);
         for one in std::iter::once(id).chain(CATALOG.entries[id].subcommands.clone()) {
@@ -193,8 +192,8 @@ impl AclSelector {
         }
     }
 
-    /// Allows the named command. The name can also denote a subcommand, or a command with a
-    /// required first argument, as in `command|word`.
+    /// Allows the named command. The name may also denote a subcommand or, as in `command|word`, a
+    /// command with a required first argument.
     fn allow(&mut self, name: &[u8]) -> Result<(), RuleError> {
         let bar = name.iter().rposition(|&byte| byte == b'|');
         let Some(bar) = bar else {
@@ -223,7 +222,7 @@ impl AclSelector {
 }
 
 /// Parses a rule `%R~pattern`, `%W~pattern` or `%RW~pattern` after its `%`. Returns the granted
-/// access and the pattern. If the `~` is missing, the pattern is empty, as in Redis.
+/// access and the pattern, which, as in Redis, is empty if the `~` is missing.
 fn permissions(rest: &[u8]) -> Result<(KeyAccess, &[u8]), RuleError> {
     let end = rest.iter().position(|&byte| byte == b'~').unwrap_or(rest.len());
     let need = match &rest[..end].to_ascii_uppercase()[..] {
@@ -235,15 +234,13 @@ fn permissions(rest: &[u8]) -> Result<(KeyAccess, &[u8]), RuleError> {
     Ok((need, rest.get(end + 1..).unwrap_or_default()))
 }
 
-/// Returns whether the text contains white space or zero bytes. A user file cannot represent such
-/// text.
+/// Returns whether the text contains white space or zero bytes, which a user file cannot represent.
 pub(super) fn has_spaces(text: &[u8]) -> bool {
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b);
     text.iter().any(is_space)
 }
 
-// Methods that format the selector as rules. Applying these rules to an empty selector recreates
-// it.
+// Formats the selector as rules. Applying these rules to an empty selector recreates it.
 impl AclSelector {
     /// Returns the rules that grant access to keys.
     pub(crate) fn keys(&self) -> Vec<u8> {
@@ -281,9 +278,9 @@ impl AclSelector {
         parts.join(&b' ')
     }
 
-    /// Returns the rules that allow or forbid commands, in the form that Redis chooses. The first
-    /// rule allows or forbids all commands. Rules for the best matching command classes follow, and
-    /// then rules for single commands.
+    /// Returns the rules that allow or forbid commands, in the form that Redis chooses: first a
+    /// rule for all commands, then rules for the best matching command classes, and finally rules
+    /// for single commands.
     pub(crate) fn commands(&self) -> Vec<u8> {
         let adds = !self.has_later_commands;
         let (mut shown, mut left) = (AclSelector::default(), self.clone());
@@ -314,8 +311,8 @@ impl AclSelector {
     }
 
     /// Returns the command class that describes the selector best, or `None`. A class qualifies if
-    /// the permission of most of its commands equals `adds`. Among these, the class with the fewest
-    /// differing commands is chosen; ties are broken by the largest number of agreeing commands.
+    /// most of its commands have the permission `adds`. Of these, the class with the fewest
+    /// differing commands wins, and among equals the one with the most agreeing commands.
     fn nearest_class(&self, adds: bool, applied: &[bool]) -> Option<usize> {
         let mut best = None;
         let (mut least, mut most) = (usize::MAX, 0);

@@ -1,4 +1,4 @@
-//! A user. A change of its rules takes effect immediately on all connections of the user.
+//! A user. Changes to its rules apply to all of its connections immediately.
 
 use super::rules::{AclRules, PasswordDigest};
 use super::selector::{AccessDenial, AclSelector};
@@ -7,16 +7,15 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The properties of a user that ACL GETUSER displays.
+/// A user's properties, displayed by ACL GETUSER.
 pub(crate) struct UserDescription {
     pub(crate) flags: Vec<&'static str>,
     pub(crate) passwords: Vec<PasswordDigest>,
-    /// The selectors of the user. The root selector is the first element.
+    /// The user's selectors, beginning with the root selector.
     pub(crate) selectors: Vec<AclSelector>,
 }
 
-/// A user. Connections share a reference to this object, so a change of its rules applies to them
-/// immediately.
+/// A user, shared by its connections, so that changes to its rules apply to them immediately.
 #[derive(Debug)]
 pub(crate) struct AclUser {
     name: Box<str>,
@@ -55,7 +54,7 @@ impl AclUser {
         self.allows_all.load(Ordering::Acquire)
     }
 
-    /// Returns the properties of the user that ACL GETUSER displays.
+    /// Returns the user's properties for ACL GETUSER.
     pub(crate) fn shown(&self) -> UserDescription {
         let rules = self.rules();
         let mut flags = vec![if rules.is_on { "on" } else { "off" }];
@@ -69,7 +68,7 @@ impl AclUser {
         }
     }
 
-    /// Checks whether the rules of the user allow an access.
+    /// Checks whether the user's rules allow an access.
     pub(crate) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), AccessDenial> {
         self.rules().check(asked)
     }

@@ -1,10 +1,10 @@
-//! The interface to the file that stores the users.
+//! The interface to the user file.
 
 use std::{fmt, io};
 
-/// Storage for users. The content has the syntax of Redis' ACL files.
+/// Storage for users, in the syntax of Redis's ACL files.
 pub trait UserFile: fmt::Debug + Send + Sync {
-    /// Describes the location of the file, for error messages.
+    /// Returns the file's location, for error messages.
     fn place(&self) -> String;
 
     /// Reads the whole file.
@@ -13,8 +13,8 @@ pub trait UserFile: fmt::Debug + Send + Sync {
     /// I/O errors.
     fn read(&self) -> io::Result<Vec<u8>>;
 
-    /// Replaces the whole content of the file atomically. If this fails, the file contains either
-    /// the old or the new text.
+    /// Atomically replaces the content of the file. If this fails, the file contains either the old
+    /// or the new text.
     ///
     /// # Errors
     /// I/O errors.

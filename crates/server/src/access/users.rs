@@ -1,4 +1,4 @@
-//! The registry of all users: loads, changes and authenticates them.
+//! The registry of all users, which loads, changes and authenticates them.
 
 use super::delays::{ClientOrigin, LoginThrottle};
 use super::denied::DenialLog;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 /// Maximum length of a user name in bytes.
 const LONGEST_NAME: usize = 512;
 
-/// The name of the user as which a connection acts before it authenticates.
+/// The name of the user that a connection acts as before it authenticates.
 const DEFAULT: &str = "default";
 
-/// The result of an attempt to log in.
+/// The result of a login attempt.
 pub(crate) enum LoginResult {
     /// The user exists and the password is correct.
     Yes(Arc<AclUser>),
-    /// The name or the password is wrong. The error reply must be sent at this time of the clock.
+    /// The name or the password is wrong. The error reply is due at this clock time.
     No(std::time::Duration),
 }
 
@@ -28,22 +28,22 @@ pub(crate) enum LoginResult {
 pub(crate) struct UserRegistry {
     default: Arc<AclUser>,
     others: RwLock<BTreeMap<Box<str>, Arc<AclUser>>>,
-    /// The password that a start option or CONFIG SET has set for the user `default`, if any.
-    /// CONFIG GET returns it.
+    /// The password given to the user `default` by a start option or CONFIG SET, if any. CONFIG GET
+    /// returns it.
     given_password: RwLock<Option<Arc<str>>>,
     file: Option<Arc<dyn UserFile>>,
-    /// Serialises changes of users. A change holds this lock from its first read to its last write.
+    /// Serialises changes to users. A change holds this lock from its first read to its last write.
     changing: Mutex<()>,
     pub(crate) denied: DenialLog,
     pub(crate) delays: LoginThrottle,
 }
 
 impl UserRegistry {
-    /// Creates the user `default`, with `password` if one is given, and loads the users of the file
-    /// if there is one.
+    /// Creates the user `default`, with `password` if given, and loads the users from the file, if
+    /// any.
     ///
     /// # Errors
-    /// Describes the fault in the file and its position.
+    /// Describes the error in the file and its position.
     pub(crate) fn new(
         password: Option<&str>,
         file: Option<Arc<dyn UserFile>>,
@@ -62,7 +62,7 @@ impl UserRegistry {
         Ok(access)
     }
 
-    /// Returns the user as which new connections act.
+    /// Returns the user that new connections act as.
     pub(crate) fn default_user(&self) -> Arc<AclUser> {
         Arc::clone(&self.default)
     }
@@ -78,13 +78,12 @@ impl UserRegistry {
         self.default.rules().needs_no_password
     }
 
-    /// Returns the password that a start option or CONFIG SET has set for the user `default`, if
-    /// any.
+    /// Returns the password given to the user `default` by a start option or CONFIG SET, if any.
     pub(crate) fn given_password(&self) -> Option<Arc<str>> {
         self.given_password.read().clone()
     }
 
-    /// Replaces all passwords of the user `default` by `password`.
+    /// Replaces all passwords of the user `default` with `password`.
     pub(crate) fn set_password(&self, password: Option<&str>) {
         let _changing = self.changing.lock();
         let mut rules = AclRules::clone(&self.default.rules());
@@ -109,9 +108,9 @@ impl UserRegistry {
         all
     }
 
-    /// Authenticates a client. `strikes` is the number of wrong passwords that its connection has
-    /// sent; a wrong password increments it. Correct credentials are accepted without delay, even
-    /// after wrong passwords from the same address.
+    /// Authenticates a client. `strikes` is the number of wrong passwords on its connection, and is
+    /// incremented by another one. Correct credentials are accepted without delay, even after wrong
+    /// passwords from the same address.
     pub(crate) fn log_in(
         &self,
         peer: ClientOrigin,
@@ -120,8 +119,8 @@ impl UserRegistry {
         password: &[u8],
     ) -> LoginResult {
         let user = self.find(name);
-        // If the user does not exist, the password is checked against empty rules. This check takes
-        // as long as one of a wrong password, so the time does not reveal whether a user exists.
+        // If the user does not exist, check the password against empty rules. This takes as long as
+        // checking a wrong password, so the time does not reveal whether a user exists.
         let rules = user.as_ref().map(|user| user.rules()).unwrap_or_default();
         match user.filter(|_| rules.admits(password)) {
             Some(user) => LoginResult::Yes(user),
@@ -129,11 +128,11 @@ impl UserRegistry {
         }
     }
 
-    /// Changes the rules of a user, and creates the user if it does not exist. Returns the user if
-    /// this change has disabled it; the caller must then close the user's connections.
+    /// Changes a user's rules, and creates the user if it does not exist. If this change has
+    /// disabled the user, returns the user, whose connections the caller must then close.
     ///
     /// # Errors
-    /// The error message to send to the client.
+    /// The error message for the client.
     pub(crate) fn set_user<'w>(
         &self,
         name: &[u8],
@@ -164,12 +163,10 @@ impl UserRegistry {
         }
     }
 
-    /// Deletes the named users and returns those that existed. The deleted users lose all
-    /// permissions (S15).
+    /// Deletes the named users and returns those that existed. They lose all permissions (S15).
     ///
     /// # Errors
-    /// The error message to send to the client if `names` contains `default`, which cannot be
-    /// deleted.
+    /// The error message for the client if `names` contains `default`, which cannot be deleted.
     pub(crate) fn delete(&self, names: &[&[u8]]) -> Result<Vec<Arc<AclUser>>, String> {
         if names.contains(&DEFAULT.as_bytes()) {
             return Err("The 'default' user cannot be removed".to_owned());
@@ -186,16 +183,16 @@ impl UserRegistry {
         Ok(deleted)
     }
 
-    /// Returns whether the users are stored in a file.
+    /// Returns whether a file stores the users.
     pub(crate) fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Replaces all users by those in the file. Returns the users that no longer exist or are now
+    /// Replaces all users with those in the file. Returns the users that no longer exist or are now
     /// disabled; the caller must close their connections.
     ///
     /// # Errors
-    /// Describes the fault in the file and its position. In this case no user is changed.
+    /// Describes the error in the file and its position. No user is changed in this case.
     pub(crate) fn load(&self) -> Result<Vec<Arc<AclUser>>, String> {
         let Some(file) = &self.file else {
             return Ok(Vec::new());
@@ -296,7 +293,7 @@ fn name_of(name: &[u8]) -> Result<&str, String> {
     Ok(name)
 }
 
-/// Parses the text of a user file. The error message lists every invalid line.
+/// Parses a user file. The error message lists every invalid line.
 fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, AclRules>, String> {
     let mut users = BTreeMap::new();
     let mut errors: Vec<String> = Vec::new();
@@ -324,9 +321,8 @@ fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, AclRules>, String
         let mut rules = AclRules::default();
         match rules.apply_all(words) {
             Ok(()) => {}
-            // The message quotes an invalid rule only if the rule cannot contain a password: it
-            // names an unknown command or category, or it begins like a rule for keys, channels or
-            // commands.
+            // Quote an invalid rule only if it cannot contain a password: it names an unknown
+            // command or category, or begins like a rule for keys, channels or commands.
             Err(BadWord::Refused(word, RuleError::Unknown)) => errors.push(format!(
                 "{here}: Error in applying operation '{}': {}",
                 shown(&word),

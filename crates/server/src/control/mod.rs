@@ -28,12 +28,12 @@
 //!
 //! Invariants:
 //!
-//! - **S20** Each operation is implemented once. Requests from the socket and command lines that
-//!   open the store themselves execute the same code.
+//! - **S20** Each operation is implemented once. Requests from the socket run the same code as
+//!   command lines that open the store themselves.
 //! - **S21** Keyspaces in which a server stores typed keys are changed only through operations on
-//!   typed keys. If a server is running, these operations use its locks. While a server runs, no
-//!   management transaction locks the content of such keyspaces.
-//! - **S22** Only root and the user of the process can connect.
+//!   typed keys. These use the locks of a running server, and no management transaction locks the
+//!   content of such keyspaces while a server runs.
+//! - **S22** Only root and the process's own user can connect.
 //! - **S23** No bytes received from the socket can make the process panic, or make it use more
 //!   memory than the bytes received.
 

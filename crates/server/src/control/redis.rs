@@ -1,5 +1,5 @@
-//! Operations on the keys of Redis clients. Reads use a snapshot; changes are executed as commands
-//! under the keys' locks.
+//! Operations on the keys of Redis clients. Reads use a snapshot; changes run as commands under the
+//! keys' locks.
 
 use super::pairs::add;
 use super::request::{
@@ -15,19 +15,18 @@ use alluvium::{Db, Keyspace, Snapshot, UnorderedScan};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Approximate maximum size of the elements in one reply, in bytes.
+/// Approximate maximum size of the elements in one reply in bytes.
 const CHUNK: usize = 256 << 10;
 
 /// Access to the keys of all Redis databases of a store.
 pub(super) struct RedisDatabases {
     db: Db,
-    /// The object through which the server's commands access the store. It is created when it is
-    /// first needed.
+    /// The commands' view of the store, created on first use.
     store: Option<Arc<ServerStore>>,
 }
 
 impl RedisDatabases {
-    /// Returns access to the keys of a store that no server is serving.
+    /// Returns access to the keys of a store without a running server.
     pub(super) fn of_store(db: &Db) -> RedisDatabases {
         RedisDatabases {
             db: db.clone(),
@@ -136,20 +135,20 @@ fn told(failure: CommandError) -> Error {
     }
 }
 
-/// Converts an invalid record to an error of the operation.
+/// Converts an invalid record to a failure of the operation.
 fn damaged(damaged: format::DamagedRecord) -> Error {
     Error::told(FailureKind::Damaged, damaged.to_string())
 }
 
-/// The keyspace in which the records of a database are stored.
+/// The keyspace of a database's records.
 enum RecordLocation {
-    /// The ordered keyspace that all databases with ordered keys share.
+    /// The ordered keyspace shared by all databases with ordered keys.
     Ordered,
-    /// The unordered keyspace of this database, or `None` if the database never had records.
+    /// This database's unordered keyspace, or `None` if it never had records.
     Hashed(Option<Keyspace>),
 }
 
-/// The keys of one database as of a snapshot.
+/// One database's keys as of a snapshot.
 struct DatabaseSnapshot {
     snapshot: Snapshot,
     data: Keyspace,
@@ -213,7 +212,7 @@ impl DatabaseSnapshot {
         Ok(())
     }
 
-    /// Does the same as `scan` for a database with hashed keys.
+    /// Like `scan`, but for a database with hashed keys.
     fn scan_hashed(
         &self,
         space: Option<&Keyspace>,
@@ -231,7 +230,7 @@ impl DatabaseSnapshot {
         self.walk_hashed(records, scan.limit, scan.what, hear)
     }
 
-    /// Returns the keys that follow a given key in the order of the scan.
+    /// Returns the keys that follow a given key in scan order.
     fn scan_behind(
         &self,
         key: &[u8],
@@ -245,7 +244,7 @@ impl DatabaseSnapshot {
         }
         let scan = ScanRequest {
             keyspace: String::new(),
-            // The scan starts at the smallest key that is greater than the given one.
+            // Start at the smallest key greater than the given one.
             from: [key, &[0]].concat(),
             to: None,
             direction: ScanOrder::Forward,

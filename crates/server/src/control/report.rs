@@ -1,4 +1,4 @@
-//! Reports in JSON: statistics of the store, the shape of its tree, and the results of a check.
+//! JSON reports: store statistics, the shape of the tree, and check results.
 
 use super::advised;
 use super::request::compression;
@@ -17,7 +17,7 @@ pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {
     for name in db.keyspaces() {
         let keyspace = match db.existing_keyspace(&name) {
             Ok(keyspace) => keyspace,
-            // Another thread has dropped the keyspace after it was listed.
+            // Another thread dropped the keyspace after it was listed.
             Err(alluvium::Error::NoSuchKeyspace { .. }) => continue,
             Err(error) => return Err(error),
         };
@@ -87,8 +87,8 @@ pub(super) fn stats(db: &Db) -> Value {
     if let Some(hashed) = &stats.hashed {
         answer["hashed"] = of_hashed(hashed);
     }
-    // The statistics above are totals over all tiers. If there are several tiers, those of each
-    // tier follow.
+    // The statistics above are totals over all tiers. If there are several tiers, add those of
+    // each.
     let further = stats.tiers.iter().filter(|_| stats.tiers.len() > 1);
     for (number, tier) in further.enumerate() {
         let device = tier.device.total();
@@ -120,7 +120,7 @@ fn of_hashed(hashed: &HashedStats) -> Value {
     })
 }
 
-/// Returns the capacity and the used space of each tier.
+/// Returns each tier's capacity and used space.
 pub(super) fn tiers(db: &Db) -> Value {
     let tiers = db.stats().tiers.into_iter().enumerate();
     let all = tiers.map(|(number, tier)| {
@@ -137,7 +137,7 @@ pub(super) fn tiers(db: &Db) -> Value {
     all.collect::<Vec<_>>().into()
 }
 
-/// Returns the settings that the store has chosen by itself, with the reasons.
+/// Returns the settings that the store chose on its own, with the reasons.
 fn chosen(db: &Db) -> Value {
     let all = db.choices().into_iter();
     let all = all.map(|choice| {
@@ -147,7 +147,7 @@ fn chosen(db: &Db) -> Value {
     all.collect::<Map<String, Value>>().into()
 }
 
-/// Returns the measured workload of each keyspace since the store was opened.
+/// Returns each keyspace's workload as measured since the store was opened.
 fn workload(db: &Db) -> Value {
     let of = |hour: &HourlyRequests| {
         json!({
@@ -174,7 +174,7 @@ fn workload(db: &Db) -> Value {
     seen.collect::<Map<String, Value>>().into()
 }
 
-/// Returns all statistics together with the shape of the tree.
+/// Returns all statistics and the shape of the tree.
 pub(super) fn figures(db: &Db) -> Value {
     let figures = db.stats().list().into_iter();
     let figures: Map<String, Value> = figures.map(|figure| (figure.name, json!(figure.value))).collect();
@@ -194,7 +194,7 @@ pub(super) fn outline(db: &Db) -> Value {
         "root": node(&outline.root),
         "drawing": drawing.lines().collect::<Vec<_>>(),
     });
-    // If the pages cannot be read, the error appears in the drawing of the tree instead.
+    // If the pages cannot be read, the drawing shows the error instead.
     if let Ok(Some(of)) = db.outline_pages() {
         answer["pages"] = paged::outline(&of);
     }
@@ -224,8 +224,8 @@ pub(super) fn check(report: &CheckReport) -> Value {
     })
 }
 
-/// Adds a field to a JSON object. The bytes are written as in exports: as text if they are valid
-/// UTF-8, and in base 64 otherwise.
+/// Adds a field to a JSON object. As in exports, the bytes are written as text if they are valid
+/// UTF-8, otherwise in base 64.
 fn put(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),

@@ -1,10 +1,10 @@
-//! The requests that can be sent to a store, and their replies.
+//! The management requests to a store, and their replies.
 
 use alluvium::{Compression, KeyspaceOptions};
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// A management operation on a store. If a variant does not name a reply, the reply only reports
+/// A management operation on a store. Unless a variant names its reply, the reply only reports
 /// success or failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ManagementRequest {
@@ -12,20 +12,20 @@ pub enum ManagementRequest {
     Keyspaces,
     /// Creates a keyspace. Fails if it already exists.
     CreateKeyspace(NewKeyspace),
-    /// Creates a keyspace if it does not exist. Replies with [`ManagementReply::Truth`]: whether it
-    /// was created.
+    /// Creates a keyspace if it does not exist. Replies with [`ManagementReply::Truth`], which
+    /// tells whether it was created.
     EnsureKeyspace(String),
     /// Drops a keyspace with all its data.
     DropKeyspace(String),
     RenameKeyspace {
         from: String,
-        /// The new name. No keyspace may have this name yet.
+        /// The new name, which no keyspace may have yet.
         to: String,
     },
     /// Reads the values of keys. Replies with one or more [`ManagementReply::Values`].
     Get { keyspace: String, keys: Vec<Vec<u8>> },
-    /// Writes a value only if the key has none. Replies with [`ManagementReply::Truth`]: whether
-    /// the value was written.
+    /// Writes a value only if the key has none. Replies with [`ManagementReply::Truth`], which
+    /// tells whether the value was written.
     PutIfAbsent {
         keyspace: String,
         key: Vec<u8>,
@@ -33,32 +33,31 @@ pub enum ManagementRequest {
     },
     /// Applies all changes in one atomic commit.
     Write(Vec<KeyChange>),
-    /// Deletes all keys of a range.
+    /// Deletes all keys in a range.
     DeleteRange {
         keyspace: String,
-        /// The first key of the range. An empty key denotes the start of the keyspace.
+        /// The first key in the range. An empty key denotes the start of the keyspace.
         from: Vec<u8>,
-        /// The key before which the range ends. If absent, the range extends to the end of the
-        /// keyspace.
+        /// The exclusive end of the range. If absent, the range extends to the end of the keyspace.
         to: Option<Vec<u8>>,
     },
     /// Reads keys in order from a snapshot. Replies with any number of [`ManagementReply::Pairs`].
-    /// A hashed keyspace can only be read completely and forward, and the keys arrive in no
+    /// A hashed keyspace can only be read completely and forward, and its keys arrive in no
     /// particular order; other scans of it are rejected.
     Scan(ScanRequest),
-    /// Starts to bulk-load sorted records into a keyspace. An unfinished bulk load of the same
-    /// connection is abandoned.
+    /// Starts a bulk load of sorted records into a keyspace. Abandons an unfinished bulk load on
+    /// the same connection.
     BeginIngest(String),
-    /// Adds records to the bulk load. The keys must be in ascending order.
+    /// Adds records to the bulk load, with keys in ascending order.
     Ingest(Vec<(Vec<u8>, Vec<u8>)>),
     /// Ends the bulk load and makes the loaded records visible.
     FinishIngest,
-    /// Discards the records of the bulk load, if there is one.
+    /// Discards the records of the bulk load, if any.
     AbandonIngest,
-    /// Returns statistics of the store. Replies with [`ManagementReply::Json`].
+    /// Returns store statistics. Replies with [`ManagementReply::Json`].
     Stats,
-    /// Returns all statistics, the shape of the tree, and the counters of the server if one is
-    /// running. Replies with [`ManagementReply::Json`].
+    /// Returns all statistics, the shape of the tree and, if a server is running, its counters.
+    /// Replies with [`ManagementReply::Json`].
     Figures,
     /// Describes the shape of the tree. Replies with [`ManagementReply::Json`].
     Outline,
@@ -69,36 +68,36 @@ pub enum ManagementRequest {
     Run {
         /// The number of the group that contains the run.
         group: u64,
-        /// The position of the run in its group.
+        /// The run's position in its group.
         place: u64,
     },
-    /// Checks the store for damage. Replies with [`ManagementReply::Progress`] any number of times,
-    /// and then with [`ManagementReply::Json`].
+    /// Checks the store for damage. Replies with any number of [`ManagementReply::Progress`],
+    /// followed by [`ManagementReply::Json`].
     Check(CheckExtent),
     /// Copies the current state of the store to a directory that the serving process can access.
-    /// Replies with [`ManagementReply::Progress`] any number of times, and then with
+    /// Replies with any number of [`ManagementReply::Progress`], followed by
     /// [`ManagementReply::Number`]: the sequence number of the last commit in the copy.
     Backup {
         /// The absolute path of the target directory.
         to: Vec<u8>,
     },
-    /// Compacts the store by rewriting all data. Replies with [`ManagementReply::Progress`] any
-    /// number of times, and then with [`ManagementReply::Json`].
+    /// Compacts the store by rewriting all data. Replies with any number of
+    /// [`ManagementReply::Progress`], followed by [`ManagementReply::Json`].
     Compact,
     /// Makes all acknowledged writes durable on the device.
     Sync,
     /// An operation on the keys of Redis clients.
     Redis(RedisRequest),
-    /// Begins a transaction. Replies with [`ManagementReply::Number`]: the ID of the transaction.
-    /// If the connection already has a transaction, the earlier transaction is rolled back. The
-    /// transaction is also rolled back when the connection ends.
+    /// Begins a transaction. Replies with [`ManagementReply::Number`]: the transaction's ID. If the
+    /// connection already has a transaction, that transaction is rolled back. The end of the
+    /// connection also rolls the transaction back.
     BeginTransaction(NewTransaction),
-    /// Executes an operation in the transaction of this connection.
+    /// Executes an operation in this connection's transaction.
     InTransaction(TransactionStep),
-    /// Describes open transactions and named snapshots, and the versions that are retained for
-    /// them. Replies with [`ManagementReply::Json`].
+    /// Describes open transactions and named snapshots, and the versions retained for them. Replies
+    /// with [`ManagementReply::Json`].
     Transactions,
-    /// Reads all keys in an arbitrary order; the keyspace may be hashed. Replies with any number of
+    /// Reads all keys in arbitrary order, also in a hashed keyspace. Replies with any number of
     /// [`ManagementReply::Pairs`].
     Unordered(UnorderedScanRequest),
     /// Lists the tiers with their capacity and used space. Replies with [`ManagementReply::Json`].
@@ -108,32 +107,31 @@ pub enum ManagementRequest {
         path: Vec<u8>,
         change: TierChange,
     },
-    /// Changes the share of the caches' memory that is used for records, to the given share or to
-    /// the one that the store advises. The store then measures whether the change is beneficial.
-    /// Replies with [`ManagementReply::Json`]: the change, or null if the advice is to change
-    /// nothing.
+    /// Changes the share of cache memory that is used for records, either to the given share or to
+    /// the one that the store advises. The store then measures whether the change helps. Replies
+    /// with [`ManagementReply::Json`]: the change, or null if the advice is to change nothing.
     ApplyAdvice {
-        /// The share in thousandths, or `None` for the share that the store advises.
+        /// The share in thousandths, or `None` for the advised share.
         record_permille: Option<u32>,
     },
-    /// Returns the most recent changes that were made by advice, and their outcomes. Replies with
+    /// Returns the most recent changes made on advice, and their outcomes. Replies with
     /// [`ManagementReply::Json`].
     Trials,
-    /// Locks a name until this connection ends. Waits for up to ten seconds if another connection
-    /// has locked the name. Replies with [`ManagementReply::Truth`]: whether the name is now
-    /// locked.
+    /// Locks a name until this connection ends. Waits for up to ten seconds while another
+    /// connection holds the lock. Replies with [`ManagementReply::Truth`], which tells whether the
+    /// name is now locked.
     Claim(Vec<u8>),
-    /// Does the same as [`ManagementRequest::Backup`] for a store with several tiers, each of which
-    /// is copied to a directory of its own.
+    /// Like [`ManagementRequest::Backup`], but for a store with several tiers, each of which is
+    /// copied to its own directory.
     BackupTiers {
         /// The absolute path of the directory for the first tier.
         to: Vec<u8>,
-        /// The absolute paths of the directories for the other tiers, in the order of the tiers.
+        /// The absolute paths of the other tiers' directories, in tier order.
         further: Vec<Vec<u8>>,
     },
 }
 
-/// A change of the settings of a tier.
+/// A change of a tier's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TierChange {
     Add {
@@ -150,29 +148,29 @@ pub enum TierChange {
 pub struct NewTransaction {
     pub isolation: IsolationLevel,
     pub mechanism: TransactionConcurrency,
-    /// The durability of the commit. If absent, the default durability of the store applies.
+    /// The durability of the commit. If absent, the store's default applies.
     pub durability: Option<CommitDurability>,
 }
 
 /// The isolation level of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IsolationLevel {
-    /// The result is the same as if the transactions had been executed one after the other.
+    /// The transactions have the same result as if they had run one after the other.
     Serializable,
-    /// The transaction reads from a snapshot that is taken when it begins.
+    /// The transaction reads from a snapshot taken when it begins.
     Snapshot,
 }
 
-/// The concurrency control of a transaction.
+/// A transaction's concurrency control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TransactionConcurrency {
-    /// Conflicts with other transactions are detected when the transaction commits.
+    /// The commit detects conflicts with other transactions.
     Optimistic,
     /// The transaction locks the keys that it reads and writes.
     Locking,
 }
 
-/// The guarantee that a commit must have reached before it is acknowledged.
+/// The durability that a commit must reach before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommitDurability {
     /// The commit is visible to other readers.
@@ -186,11 +184,11 @@ pub enum CommitDurability {
 /// An operation in a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TransactionStep {
-    /// Reads the value of a key. Replies with [`ManagementReply::Values`].
+    /// Reads a key's value. Replies with [`ManagementReply::Values`].
     Get {
         keyspace: String,
         key: Vec<u8>,
-        /// The purpose for which the transaction reads the key.
+        /// Why the transaction reads the key.
         purpose: ReadPurpose,
     },
     Put {
@@ -200,24 +198,24 @@ pub enum TransactionStep {
     },
     /// Deletes a key. It is not an error if the key does not exist.
     Delete { keyspace: String, key: Vec<u8> },
-    /// Deletes all keys of a range.
+    /// Deletes all keys in a range.
     DeleteRange {
         keyspace: String,
-        /// The first key of the range. An empty key denotes the start of the keyspace.
+        /// The first key in the range. An empty key denotes the start of the keyspace.
         from: Vec<u8>,
-        /// The key before which the range ends. If absent, the range extends to the end of the
-        /// keyspace.
+        /// The exclusive end of the range. If absent, the range extends to the end of the keyspace.
         to: Option<Vec<u8>>,
     },
     /// Reads keys in order. Replies with any number of [`ManagementReply::Pairs`].
     Scan(ScanRequest),
-    /// Creates a savepoint. As long as it exists, it hides an earlier savepoint of the same name.
+    /// Creates a savepoint, which hides any earlier savepoint of the same name as long as it
+    /// exists.
     Savepoint(String),
-    /// Undoes all writes that follow a savepoint. The savepoint remains.
+    /// Undoes all writes since a savepoint, which remains.
     RollbackTo(String),
-    /// Commits the transaction. The transaction ends even if the commit fails.
+    /// Commits the transaction, which ends even if the commit fails.
     Commit,
-    /// Rolls back the transaction and ends it.
+    /// Rolls back and ends the transaction.
     Rollback,
 }
 
@@ -243,40 +241,40 @@ impl TransactionStep {
     }
 }
 
-/// The purpose for which a transaction reads a key.
+/// Why a transaction reads a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadPurpose {
     Value,
-    /// The transaction intends to update the key. At any isolation level, no other transaction may
-    /// change the key before the commit.
+    /// To update the key. At any isolation level, no other transaction may then change the key
+    /// before the commit.
     Update,
 }
 
-/// An operation on the keys of Redis clients in a database.
+/// An operation on the keys of Redis clients in one database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RedisRequest {
-    /// Reads keys with their content. For each key, replies with one [`ManagementReply::Key`] and
-    /// then with its [`ManagementReply::Elements`].
+    /// Reads keys with their content. Replies with one [`ManagementReply::Key`] per key, each
+    /// followed by its [`ManagementReply::Elements`].
     Get { database: u8, keys: Vec<Vec<u8>> },
-    /// Reads a range of keys in byte order from a snapshot. The replies are those of `Get`. The
-    /// field `keyspace` of the scan is ignored.
+    /// Reads a range of keys in byte order from a snapshot. Ignores the scan's `keyspace` field.
+    /// The replies are those of `Get`.
     Scan {
         database: u8,
-        /// The range of keys, and which of their parts to read.
+        /// The range of keys, and what to read of them.
         scan: ScanRequest,
     },
-    /// Executes Redis commands, and changes of other keyspaces, in one atomic commit. Replies with
-    /// [`ManagementReply::Values`]: the replies of the commands in RESP2. If a command is rejected,
-    /// none of the changes is made, and the last value is the error reply of that command.
+    /// Executes Redis commands and changes to other keyspaces in one atomic commit. Replies with
+    /// [`ManagementReply::Values`]: the commands' replies in RESP2. If a command is rejected,
+    /// nothing is changed, and the last value is that command's error reply.
     Execute {
         database: u8,
-        /// The commands. Each element contains the words of one command.
+        /// The commands, each as a list of words.
         commands: Vec<Vec<Vec<u8>>>,
-        /// Changes of other keyspaces that belong to the same commit.
+        /// Changes to other keyspaces in the same commit.
         also: Vec<KeyChange>,
     },
-    /// Does the same as [`RedisRequest::Scan`] for the keys that follow a given one. The order is
-    /// the byte order of the keys or, for hashed keys, the order of a scan over all keys.
+    /// Like [`RedisRequest::Scan`], but for the keys after a given one. They are in byte order or,
+    /// if keys are hashed, in the order of a scan over all keys.
     ScanBehind {
         database: u8,
         key: Vec<u8>,
@@ -286,24 +284,24 @@ pub enum RedisRequest {
     },
 }
 
-/// A change of one key.
+/// A change to one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyChange {
     pub keyspace: String,
     pub key: Vec<u8>,
     /// The new value, or `None` to delete the key.
     pub value: Option<Vec<u8>>,
-    /// Time to live of the value in milliseconds, or `None` if the value does not expire.
+    /// The value's time to live in milliseconds, or `None` if it does not expire.
     pub expires_in_ms: Option<u64>,
 }
 
-/// The options of a keyspace that is to be created.
+/// The options for creating a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewKeyspace {
     pub name: String,
-    /// The compression of pages: `none`, `lz4` or `zstd`.
+    /// The page compression: `none`, `lz4` or `zstd`.
     pub compression: String,
-    /// Length in bytes above which a value is stored separately from its key.
+    /// Length in bytes beyond which a value is stored separately from its key.
     pub value_threshold: Option<u32>,
     pub merge_operator: Option<String>,
     /// The name of the index structure, for example `levels,k=4`. If absent, the tiered tree is
@@ -322,8 +320,7 @@ pub(super) fn compression(of: Compression) -> &'static str {
 }
 
 impl NewKeyspace {
-    /// Returns the options for the store, or `None` if the name of the compression algorithm is
-    /// unknown.
+    /// Returns the options for the store, or `None` if it does not know the compression algorithm.
     pub(super) fn options(&self) -> Option<KeyspaceOptions> {
         let compression = [Compression::None, Compression::Lz4, Compression::Zstd]
             .into_iter()
@@ -335,14 +332,13 @@ impl NewKeyspace {
     }
 }
 
-/// A scan over a range of keys in order.
+/// An ordered scan over a range of keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanRequest {
     pub keyspace: String,
-    /// The first key of the range. An empty key denotes the start of the keyspace.
+    /// The first key in the range. An empty key denotes the start of the keyspace.
     pub from: Vec<u8>,
-    /// The key before which the range ends. If absent, the range extends to the end of the
-    /// keyspace.
+    /// The exclusive end of the range. If absent, the range extends to the end of the keyspace.
     pub to: Option<Vec<u8>>,
     pub direction: ScanOrder,
     /// Maximum number of keys to return.
@@ -350,18 +346,18 @@ pub struct ScanRequest {
     pub what: ScanContent,
 }
 
-/// A scan over all keys in an arbitrary order.
+/// A scan over all keys in arbitrary order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnorderedScanRequest {
     pub keyspace: String,
-    /// The last key that an earlier scan returned. This scan continues after it.
+    /// The last key returned by an earlier scan, after which this scan continues.
     pub after: Option<Vec<u8>>,
     /// Maximum number of keys to return.
     pub limit: Option<u64>,
     pub what: ScanContent,
 }
 
-/// The direction of a walk.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScanOrder {
     Forward,
@@ -370,7 +366,7 @@ pub enum ScanOrder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScanContent {
-    /// Return keys only; the values are empty.
+    /// Return only keys, with empty values.
     Keys,
     Pairs,
 }
@@ -380,12 +376,11 @@ pub enum ScanContent {
 pub enum CheckExtent {
     /// Check only the allocation of space.
     Structure,
-    /// Check the allocation of space, and the checksums of all data.
+    /// Check the allocation of space and the checksums of all data.
     Everything,
 }
 
-/// A part of the reply to a request. The documentation of each request names the kinds and the
-/// number of its replies.
+/// Part of the reply to a request. Each request's documentation states which replies it gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ManagementReply {
     /// The progress of a long operation.
@@ -394,26 +389,26 @@ pub enum ManagementReply {
         done_bytes: u64,
         total_bytes: u64,
     },
-    /// The values of the requested keys, in the order of the request.
+    /// The values of the requested keys, in request order.
     Values(Vec<Option<Vec<u8>>>),
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
     Number(u64),
     Truth(bool),
     Text(String),
     Json(String),
-    /// A key of Redis clients. [`ManagementReply::Elements`] with its content follow.
+    /// A key of Redis clients, followed by [`ManagementReply::Elements`] with its content.
     Key(RedisKey),
-    /// The content of a key as pairs: the value of a string, the elements of a list, the members of
-    /// a set, the fields and values of a hash, or the members and scores of a sorted set.
+    /// A key's content as pairs: the value of a string, the elements of a list, the members of a
+    /// set, the fields and values of a hash, or the members and scores of a sorted set.
     Elements(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 /// A stage of a long operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobStage {
-    /// The data is being copied to another directory.
+    /// Data is being copied to another directory.
     Copying,
-    /// The data is being read, and its checksums are being verified.
+    /// Data is being read and its checksums verified.
     Checking,
     Compacting,
 }
@@ -422,7 +417,7 @@ pub enum JobStage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedisKey {
     pub key: Vec<u8>,
-    /// The data type of the key, or `None` if the key does not exist.
+    /// The key's data type, or `None` if the key does not exist.
     pub kind: Option<RedisKind>,
     /// Expiry time in milliseconds since 1970, or `None` if the key does not expire.
     pub expires_ms: Option<u64>,
@@ -439,7 +434,7 @@ pub enum RedisKind {
 }
 
 impl RedisKind {
-    /// Returns the name that the Redis command `TYPE` reports for this data type.
+    /// Returns this data type's name in the Redis command `TYPE`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -452,20 +447,20 @@ impl RedisKind {
     }
 }
 
-/// The kind of a failure. It determines the exit code of the command line.
+/// The kind of a failure, which determines the command line's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
-    /// A failure that none of the other kinds describes.
+    /// A failure of no other kind.
     Failed,
     /// The requested object does not exist.
     NotFound,
-    /// The keyspace does not exist. The text of the error is its name.
+    /// The keyspace does not exist. The error text is its name.
     NoKeyspace,
     /// The request is invalid, or is not allowed for this keyspace.
     Usage,
     /// The store, or a copy of it, is damaged.
     Damaged,
-    /// The devices of the store have no space left.
+    /// The store's devices have no space left.
     Full,
     /// The transaction conflicts with another one.
     Conflict,
@@ -474,25 +469,25 @@ pub enum FailureKind {
 /// The result of a management operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A callback that receives each part of a reply. If it returns an error, the operation is stopped
-/// if possible.
+/// Receives each part of a reply. If this callback returns an error, the operation stops if
+/// possible.
 pub(super) type ReplySink<'h> = dyn FnMut(ManagementReply) -> Result<()> + 'h;
 
 /// The error of a management operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An error of the store in this process.
+    /// An error from the store in this process.
     #[error(transparent)]
     Store(#[from] alluvium::Error),
-    /// An error that the process with the open store has reported, or a rejected request.
+    /// An error reported by the process that has the store open, or a rejected request.
     #[error("{text}")]
     Told {
         kind: FailureKind,
-        /// The error message, which includes the remedy.
+        /// The error message, including the remedy.
         text: String,
     },
-    /// The caller no longer receives the parts of the reply.
+    /// The caller has stopped receiving the reply.
     #[error("the receiver stopped before the end of the reply")]
     Unheard,
     #[error("the connection to the process that has the store open failed: {0}")]

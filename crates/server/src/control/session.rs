@@ -21,19 +21,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Interval between the progress reports of a compaction.
+/// Interval between a compaction's progress reports.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Maximum time for which locking a name waits for another connection to release it.
+/// How long locking a name waits for another connection to release it.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Returns whether a server stores typed keys in keyspaces with this name.
+/// Returns whether a server stores typed keys in the keyspace of this name.
 pub fn is_of_server(keyspace: &str) -> bool {
     matches!(keyspace, store::DATA | store::ITEMS) || format::is_records_name(keyspace)
 }
 
-/// Rejects keyspace names that are reserved for servers. A server would treat a keyspace with such
-/// a name as its own.
+/// Rejects keyspace names reserved for servers, because a server would treat a keyspace with such a
+/// name as its own.
 fn require_unreserved(name: &str) -> Result<()> {
     if !is_of_server(name) {
         return Ok(());
@@ -44,24 +44,24 @@ fn require_unreserved(name: &str) -> Result<()> {
     Err(Error::told(FailureKind::Usage, text))
 }
 
-/// The information that a running server adds to the statistics of the store.
+/// What a running server adds to the store's statistics.
 #[derive(Clone)]
 pub(crate) struct ServerInfo {
     pub(crate) store: Arc<ServerStore>,
     pub(crate) counts: CounterSource,
 }
 
-/// A function that returns the counters of a running server.
+/// Returns a running server's counters.
 pub(super) type CounterSource = Arc<dyn Fn() -> Value + Send + Sync>;
 
-/// A session, which executes management requests one after the other.
+/// Executes management requests one after the other.
 pub struct ManagementSession {
-    /// The names that this session has locked. Dropping the session releases them.
+    /// The names that this session has locked, released when the session is dropped.
     claimed: Vec<NameClaim>,
     claims: Arc<ClaimRegistry>,
     db: Db,
     keys: RedisDatabases,
-    /// Access to the counters of the running server, or `None` if there is no server.
+    /// Access to the running server's counters, or `None` if there is no server.
     about: Option<ServerInfo>,
     ingest: Option<Ingest>,
     transaction: Option<ManagedTransaction>,
@@ -111,8 +111,7 @@ impl ManagementSession {
     /// Executes a request and passes each part of the reply to `hear`.
     ///
     /// # Errors
-    /// Returns errors of the store, [`Error::Told`] if the request is rejected, and errors of
-    /// `hear`.
+    /// Returns store errors, [`Error::Told`] if the request is rejected, and errors of `hear`.
     pub fn answer(&mut self, request: &ManagementRequest, hear: &mut ReplySink<'_>) -> Result<()> {
         match request {
             ManagementRequest::Keyspaces
@@ -206,7 +205,7 @@ impl ManagementSession {
         }
     }
 
-    /// Executes an operation in the transaction of this session.
+    /// Executes an operation in this session's transaction.
     fn step(&mut self, step: &TransactionStep, hear: &mut ReplySink<'_>) -> Result<()> {
         let none = || {
             let text = "this connection has no open transaction; begin one first";
@@ -252,7 +251,7 @@ impl ManagementSession {
         Ok(())
     }
 
-    /// Passes statistics to `hear`, and adds the counters of the server if one is running.
+    /// Passes statistics to `hear`, with the server's counters if one is running.
     fn report(&self, mut figures: Value, hear: &mut ReplySink<'_>) -> Result<()> {
         if let Some(about) = &self.about {
             figures["server"] = (about.counts)();
@@ -269,9 +268,8 @@ impl ManagementSession {
         self.about.is_some() && is_of_server(keyspace)
     }
 
-    /// Rejects reads that would lock the typed keys of a running server (S21). A client of the
-    /// server would wait for such a lock, and would block all other clients that are served by the
-    /// same thread.
+    /// Rejects reads that would lock a running server's typed keys (S21). A client of the server
+    /// would wait for such a lock, and would block all other clients served by the same thread.
     fn require_lockable(&self, keyspace: &str) -> Result<()> {
         let locks = self
             .transaction
@@ -287,8 +285,8 @@ impl ManagementSession {
         Err(Error::told(FailureKind::Usage, text))
     }
 
-    /// Rejects direct changes of the records of a server (S21). A running server, or the next
-    /// server that opens the store, would treat the changed records as damaged.
+    /// Rejects direct changes to a server's records (S21). A running server, or the next one to
+    /// open the store, would treat the changed records as damaged.
     fn require_writable(&self, keyspace: &str) -> Result<()> {
         self.require_movable(keyspace)?;
         if !is_of_server(keyspace) {
@@ -398,8 +396,8 @@ impl ManagementSession {
         let report = match depth {
             CheckExtent::Structure => {
                 let mut report = report::check(&self.db.check_structure_report()?);
-                // A check of the structure alone reads almost nothing, so the number of bytes read
-                // is omitted.
+                // A check of the structure alone reads almost nothing, so omit the number of bytes
+                // read.
                 report.as_object_mut().map(|report| report.remove("read"));
                 report
             }
@@ -440,7 +438,8 @@ impl ManagementSession {
         let follow = |progress| forward_progress(progress, &mut heard, hear);
         let copied = self.db.checkpoint_to_tiers(to, &further, follow);
         let last = copied.map_err(|error| match error {
-            // The open store exists, so this error concerns the target directory of the copy.
+            // The store is open and therefore exists, so this error concerns the copy's target
+            // directory.
             error if error.kind() == alluvium::ErrorKind::NotAStore => {
                 Error::told(FailureKind::Failed, error.to_string())
             }
@@ -450,8 +449,8 @@ impl ManagementSession {
         hear(ManagementReply::Number(last))
     }
 
-    /// Compacts the store, and reports the bytes written so far and the expected total. If the
-    /// client disconnects, the compaction continues.
+    /// Compacts the store, and reports the bytes written so far and the expected total. The
+    /// compaction continues even if the client disconnects.
     fn compact(&self, hear: &mut ReplySink<'_>) -> Result<()> {
         let space = || self.db.stats().space.live_extent_bytes;
         let before = space();
@@ -497,8 +496,8 @@ pub(super) fn json(value: &Value, hear: &mut ReplySink<'_>) -> Result<()> {
     hear(ManagementReply::Json(value.to_string()))
 }
 
-/// Passes the progress of a long operation to `hear`. After `hear` has failed once, its error is
-/// kept in `heard` and no further progress is reported.
+/// Passes a long operation's progress to `hear`. Once `hear` has failed, keeps its error in `heard`
+/// and reports no further progress.
 fn forward_progress(progress: Progress, heard: &mut Result<()>, hear: &mut ReplySink<'_>) {
     if heard.is_ok() {
         *heard = hear(ManagementReply::Progress {
@@ -512,7 +511,7 @@ fn forward_progress(progress: Progress, heard: &mut Result<()>, hear: &mut Reply
     }
 }
 
-/// Rejects a relative path, because client and server can have different working directories.
+/// Rejects a relative path, because client and server may have different working directories.
 fn require_absolute(path: &Path) -> Result<()> {
     if path.is_absolute() {
         return Ok(());

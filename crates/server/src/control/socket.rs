@@ -1,9 +1,9 @@
 //! The path of the management socket, and the check of who may connect.
 //!
-//! The socket is created in the store's directory and is accessible only to its owner. The address
-//! of a Unix socket is limited to 107 bytes; if the path is longer, the directory is opened and
-//! addressed as `/proc/self/fd/N`. If a process is killed, its socket file remains without a
-//! listener until the next process that opens the store replaces it.
+//! The socket is created in the store's directory and accessible only to its owner. A Unix socket's
+//! address is limited to 107 bytes; for a longer path, the directory is opened and addressed as
+//! `/proc/self/fd/N`. The socket file of a killed process remains without a listener until the next
+//! process that opens the store replaces it.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, openat, renameat, statat, unlinkat};
 use rustix::net::sockopt::socket_peercred;
@@ -16,14 +16,13 @@ use std::path::{Path, PathBuf};
 
 /// Name of the socket file in the store's directory.
 pub const SOCKET: &str = "manage.sock";
-/// Name under which the socket file is created. It is renamed after its access rights have been
-/// restricted to the owner.
+/// Name under which the socket file is created. It gets its final name once only the owner can
+/// access it.
 const NEW: &str = "manage.sock.new";
 /// Maximum length of a Unix socket address in bytes.
 const MOST_ADDRESS: usize = 107;
 
-/// An open directory. It makes it possible to address sockets in directories with paths of any
-/// length.
+/// An open directory, through which sockets can be addressed whatever the length of their path.
 struct SocketDirectory {
     file: OwnedFd,
     path: PathBuf,
@@ -38,7 +37,7 @@ impl SocketDirectory {
         })
     }
 
-    /// Returns an address for the socket called `name` in this directory.
+    /// Returns an address for the socket `name` in this directory.
     fn address(&self, name: &str) -> PathBuf {
         let direct = self.path.join(name);
         if direct.as_os_str().as_bytes().len() <= MOST_ADDRESS {
@@ -52,7 +51,7 @@ impl SocketDirectory {
 pub(super) struct ManagementListener {
     pub(super) socket: UnixListener,
     directory: SocketDirectory,
-    /// The device number and inode number of the socket file.
+    /// The socket file's device number and inode number.
     file: (u64, u64),
 }
 
@@ -83,23 +82,22 @@ fn number(directory: &SocketDirectory) -> io::Result<(u64, u64)> {
 
 impl Drop for ManagementListener {
     fn drop(&mut self) {
-        // Another process may have opened the store since and replaced the socket file by its own.
-        // The file is removed only if it is still this process's file; a remaining file is
-        // harmless.
+        // Another process may have opened the store since and replaced the socket file with its
+        // own. Remove the file only if it is still this process's; a leftover file is harmless.
         if number(&self.directory).is_ok_and(|file| file == self.file) {
             let _ = unlinkat(&self.directory.file, SOCKET, AtFlags::empty());
         }
     }
 }
 
-/// Connects to the process that listens at the socket in a store's directory.
+/// Connects to the process that listens on the socket in a store's directory.
 pub(super) fn connect(directory: &Path) -> io::Result<UnixStream> {
     let directory = SocketDirectory::open(directory)?;
     UnixStream::connect(directory.address(SOCKET))
 }
 
-/// Checks that the peer process runs as root or as the user of this process (S22). Otherwise
-/// returns the user ID of the peer as the error.
+/// Checks that the peer process runs as root or as this process's user (S22). Otherwise returns the
+/// peer's user ID as the error.
 pub(super) fn admit(stream: &UnixStream) -> Result<(), u32> {
     match socket_peercred(stream) {
         Ok(peer) if may_connect(peer.uid, geteuid()) => Ok(()),
@@ -138,7 +136,7 @@ mod tests {
                 assert_eq!((admit(&stream), admit(&accepted)), (Ok(()), Ok(())));
             }
             assert!(connect(&path).is_err(), "its file has gone");
-            // Simulates the socket file that a killed process leaves behind.
+            // Leave the socket file behind, as a killed process would.
             std::mem::forget(ManagementListener::start(&path).unwrap());
             let listening = ManagementListener::start(&path).unwrap();
             connect(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The transaction of a management connection.
+//! A management connection's transaction.
 
 use super::pairs::walk;
 use super::request::{
@@ -11,19 +11,19 @@ use alluvium::{
 use std::ops::Bound;
 use std::time::Duration;
 
-/// Maximum number of savepoints in a transaction of a management connection.
+/// Maximum number of savepoints in a management connection's transaction.
 const MOST_SAVEPOINTS: usize = 1000;
 
-/// Maximum age of a transaction of a management connection. The limit exists because the store
-/// retains old versions of records for a transaction that a client has forgotten.
+/// Maximum age of a management connection's transaction. Without the limit, the store would retain
+/// old versions forever for a transaction that a client has forgotten.
 const MOST_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// An open transaction. Dropping it rolls the transaction back.
 pub(super) struct ManagedTransaction {
     transaction: Transaction,
     mechanism: TransactionConcurrency,
-    /// Savepoints with their names, oldest first. If a name occurs repeatedly, the newest savepoint
-    /// is the valid one.
+    /// Savepoints with their names, oldest first. If several have the same name, the newest one is
+    /// valid.
     savepoints: Vec<(String, Savepoint)>,
 }
 

@@ -1,7 +1,7 @@
-//! Statistics of commands: the numbers of calls, rejections and failures, a histogram of durations,
-//! and the numbers of error replies by kind.
+//! Command statistics: the numbers of calls, rejections and failures, a histogram of durations, and
+//! the number of error replies of each kind.
 //!
-//! Counting costs a few relaxed atomic additions for each sequence of equal commands in a batch.
+//! Counting costs a few relaxed atomic additions per sequence of equal commands in a batch.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ const LEAST_BITS: u32 = 10;
 const PARTS: u64 = 4;
 const PART_BITS: u32 = 2;
 
-/// Number of histogram buckets. They cover durations up to 17 seconds; the last bucket counts all
-/// longer ones.
+/// Number of histogram buckets. They cover durations of up to 17 seconds; the last bucket also
+/// counts all longer ones.
 const BUCKETS: usize = 102;
 
-/// Maximum number of error kinds that are counted separately. All other kinds share one counter.
+/// Maximum number of error kinds with a counter of their own. All others share one.
 const MOST_KINDS: usize = 128;
 
 /// The live counters of one command.
@@ -45,8 +45,8 @@ pub(crate) struct CommandFigures {
 }
 
 impl CommandFigures {
-    /// Returns the duration in microseconds that the fraction `share` of the calls did not exceed.
-    /// The result is accurate to the width of a histogram bucket.
+    /// Returns the duration in microseconds that the fraction `share` of the calls did not exceed,
+    /// to within the width of a histogram bucket.
     pub(crate) fn within_us(&self, share: f64) -> f64 {
         let all: u64 = self.buckets.iter().sum();
         let wanted = ((all as f64 * share).ceil() as u64).max(1);
@@ -62,7 +62,7 @@ impl CommandFigures {
 
     /// Returns a cumulative histogram of the durations. Each element contains an upper bound in
     /// microseconds (a power of two times 1.024) and the number of calls that took at most that
-    /// long. A bound is omitted if its number equals that of the previous bound.
+    /// long. A bound is omitted if it adds no calls to the previous one.
     pub(crate) fn cumulative(&self) -> Vec<(u64, u64)> {
         let (mut pairs, mut seen, mut told) = (Vec::new(), 0, 0);
         for (index, count) in self.buckets.iter().enumerate() {
@@ -80,7 +80,7 @@ impl CommandFigures {
     }
 }
 
-/// Returns the index of the bucket that counts a duration of `ns` nanoseconds.
+/// Returns the index of the bucket for a duration of `ns` nanoseconds.
 fn bucket(ns: u64) -> usize {
     if ns < LEAST_NS {
         return 0;
@@ -111,7 +111,7 @@ impl CommandCounts {
         }
     }
 
-    /// Counts `calls` calls, each of which took the duration `each`.
+    /// Counts `calls` calls with a duration of `each` per call.
     pub(crate) fn called(&self, calls: u64, each: Duration) {
         let ns = each.as_nanos() as u64;
         self.calls.fetch_add(calls, Ordering::Relaxed);
@@ -119,12 +119,12 @@ impl CommandCounts {
         self.buckets[bucket(ns)].fetch_add(calls, Ordering::Relaxed);
     }
 
-    /// Counts a call that was rejected before it was executed.
+    /// Counts a call that was rejected before execution.
     pub(crate) fn rejected(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a call that failed while it was executed.
+    /// Counts a call that failed during execution.
     pub(crate) fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
@@ -168,7 +168,7 @@ impl CommandStats {
         &self.commands[usize::from(index)]
     }
 
-    /// Counts an error reply. Its first word is the kind of the error.
+    /// Counts an error reply under its first word, the kind of error.
     pub(crate) fn error(&self, text: &str) {
         let kind = text.split(' ').next().unwrap_or_default();
         let mut errors = self.errors.lock();
@@ -180,7 +180,7 @@ impl CommandStats {
         }
     }
 
-    /// Returns the kinds of errors that have occurred, with the number of replies of each.
+    /// Returns the kinds of errors that have occurred, each with its number of replies.
     pub(crate) fn errors(&self) -> Vec<(String, u64)> {
         let errors = self.errors.lock();
         errors

@@ -1,5 +1,5 @@
-//! Forecasts of the cost models for the store's current workload. They are cached, because the
-//! models need time to compute them.
+//! The cost models' forecasts for the store's current workload. They are cached, because computing
+//! them takes time.
 
 use alluvium::{CostComparison, Forecast};
 use parking_lot::Mutex;
@@ -7,24 +7,24 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time for which a computed forecast is reused. Web pages and scrapes of the metrics therefore run
-/// the models at most once in this time.
+/// How long a forecast is reused. Web pages and metrics scrapes run the models at most once in this
+/// time.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// The most recent forecast, with the time at which it was computed.
+/// The most recent forecast, and when it was computed.
 #[derive(Debug, Default)]
 pub(crate) struct ForecastCache(Mutex<Option<(Instant, Arc<Forecast>)>>);
 
 impl ForecastCache {
-    /// Returns the cached forecast, or computes a new one if the cached one is too old. Returns
-    /// `None` if the store has no cost model; this case is detected cheaply.
+    /// Returns the cached forecast, or computes a new one if it is too old. Returns `None`, at
+    /// little cost, if the store has no cost model.
     pub(crate) fn of(&self, db: &alluvium::Db) -> Option<Arc<Forecast>> {
         let mut kept = self.0.lock();
         match &*kept {
             Some((at, answer)) if at.elapsed() < KEPT => Some(Arc::clone(answer)),
             _ => {
-                // The forecast of a closed store fails. This error is ignored here, because it is
-                // also reported to everyone who reads from the store.
+                // A closed store's forecast fails. Ignore the error, because every read of the
+                // store reports it, too.
                 let answer = db.forecast().ok().flatten().map(Arc::new)?;
                 *kept = Some((Instant::now(), Arc::clone(&answer)));
                 Some(answer)

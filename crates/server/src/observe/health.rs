@@ -1,7 +1,7 @@
-//! Health checks: they determine whether the server is healthy, which problems it has, and what the
-//! operator can do about them.
+//! Health checks, which determine whether the server is healthy, what its problems are, and what
+//! the operator can do about them.
 //!
-//! [`verdict`] is a pure function of [`HealthMetrics`]. The rest of this module collects these
+//! [`verdict`] is a pure function of [`HealthMetrics`]; the rest of this module collects these
 //! metrics.
 
 use super::process;
@@ -10,8 +10,7 @@ use crate::shared::StoreContext;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// The severity of a problem. `Warning` means that action is needed soon, and `Bad` that it is
-/// needed immediately.
+/// The severity of a problem: `Warning` calls for action soon, `Bad` immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HealthSeverity {
     Good,
@@ -29,7 +28,7 @@ impl HealthSeverity {
     }
 }
 
-/// A problem of the server, and advice on how to solve it.
+/// A server problem, and advice on solving it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HealthFinding {
     pub(crate) level: HealthSeverity,
@@ -37,7 +36,7 @@ pub(crate) struct HealthFinding {
     pub(crate) advice: &'static str,
 }
 
-/// The measurements from which [`verdict`] determines the problems of the server.
+/// The measurements on which [`verdict`] is based.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HealthMetrics {
     pub(crate) disk_free_bytes: Option<u64>,
@@ -81,11 +80,11 @@ impl HealthMetrics {
     }
 }
 
-/// Free space in bytes below which a disk of any size is reported as nearly full.
+/// Free space in bytes below which a disk of any size counts as nearly full.
 const LITTLE_ROOM: u64 = 1 << 30;
 const NO_ROOM: u64 = 128 << 20;
 
-/// Number of bytes by which resident memory may exceed the budget without a finding. It covers the
+/// Number of bytes by which resident memory may exceed the budget without a finding. Covers the
 /// program itself, and freed memory that the allocator has not returned to the operating system.
 const BESIDE_BUDGET: u64 = 64 << 20;
 
@@ -93,8 +92,7 @@ fn mib(bytes: u64) -> u64 {
     bytes >> 20
 }
 
-/// Returns the problems found, ordered from the most to the least severe. The list is empty if the
-/// server is healthy.
+/// Returns the problems found, from the most to the least severe, or none if the server is healthy.
 pub(crate) fn verdict(vitals: &HealthMetrics) -> Vec<HealthFinding> {
     let mut findings = Vec::new();
     let mut say = |level, what: String, advice| findings.push(HealthFinding { level, what, advice });
@@ -243,7 +241,7 @@ pub(crate) fn worst(findings: &[HealthFinding]) -> HealthSeverity {
     worst.unwrap_or(HealthSeverity::Good)
 }
 
-/// Returns one sentence that summarises the findings.
+/// Summarises the findings in one sentence.
 pub(crate) fn summary(findings: &[HealthFinding]) -> &'static str {
     match worst(findings) {
         HealthSeverity::Good => "All is well.",
@@ -252,7 +250,7 @@ pub(crate) fn summary(findings: &[HealthFinding]) -> &'static str {
     }
 }
 
-/// Returns the findings as text: one line with the summary, and one line for each finding.
+/// Formats the findings as text: a line with the summary, and a line for each finding.
 pub(crate) fn in_words(findings: &[HealthFinding]) -> String {
     let mut text = format!("{}\n", summary(findings));
     for finding in findings {
@@ -267,7 +265,7 @@ pub(crate) fn in_words(findings: &[HealthFinding]) -> String {
     text
 }
 
-/// Returns the findings that concern memory use as text.
+/// Formats the findings on memory use as text.
 pub(crate) fn of_memory(shared: &StoreContext) -> String {
     let vitals = HealthMetrics::of(shared);
     let mut findings = Vec::new();

@@ -1,8 +1,8 @@
-//! Statistics of memcached items. The names are those of memcached.
+//! Statistics on memcached items, with memcached's names.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of item commands, separated by their outcome.
+/// Counters of item commands, by outcome.
 #[derive(Debug, Default)]
 pub(crate) struct ItemCounters {
     pub(crate) delete_hits: AtomicU64,
@@ -16,16 +16,16 @@ pub(crate) struct ItemCounters {
     pub(crate) cas_badval: AtomicU64,
     pub(crate) touch_hits: AtomicU64,
     pub(crate) touch_misses: AtomicU64,
-    /// Number of meta commands on items. It is reported as `cmd_meta`.
+    /// Number of meta commands on items, reported as `cmd_meta`.
     pub(crate) meta: AtomicU64,
     /// Number of items stored by any command.
     pub(crate) stored: AtomicU64,
-    /// Number of lookups that found an item which had expired.
+    /// Number of lookups that found an expired item.
     pub(crate) expired: AtomicU64,
 }
 
 impl ItemCounters {
-    /// Returns all counters with the names under which `stats` reports them.
+    /// Returns all counters with their names in `stats`.
     pub(crate) fn all(&self) -> [(&'static str, &AtomicU64); 14] {
         [
             ("cmd_meta", &self.meta),
@@ -45,8 +45,8 @@ impl ItemCounters {
         ]
     }
 
-    /// Counts the outcome of a compare-and-swap, which can be a text command (`cas`) or a meta
-    /// command. `found` is whether the key had an item, and `is_same` whether its CAS value was the
+    /// Counts the outcome of a compare-and-swap, either a text command (`cas`) or a meta command.
+    /// `found` tells whether the key had an item, and `is_same` whether its CAS value was the
     /// expected one.
     pub(crate) fn compared(&self, found: bool, is_same: bool) {
         count(match (found, is_same) {
@@ -56,8 +56,7 @@ impl ItemCounters {
         });
     }
 
-    /// Counts the outcome of a text command that stores an item. The outcome is derived from the
-    /// reply.
+    /// Counts the outcome of a text command that stores an item. The reply reveals the outcome.
     pub(crate) fn has_said(&self, command: &[u8], said: &str) {
         if command == b"cas" {
             self.compared(said != "NOT_FOUND", said == "STORED");
@@ -67,7 +66,7 @@ impl ItemCounters {
         }
     }
 
-    /// Counts an `incr` or `decr` command and whether it found an item.
+    /// Counts an `incr` or `decr` command, and whether it found an item.
     pub(crate) fn changed(&self, direction: ArithmeticDirection, found: bool) {
         count(match (direction, found) {
             (ArithmeticDirection::Up, true) => &self.incr_hits,

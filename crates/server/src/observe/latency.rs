@@ -1,12 +1,12 @@
-//! LATENCY: a monitor that records events which took longer than a threshold, separately for each
-//! kind of event.
+//! The monitor behind LATENCY, which records events that took longer than a threshold, separately
+//! for each kind of event.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Maximum number of samples that are kept for each kind of event, as in Redis.
+/// Maximum number of samples per kind of event, as in Redis.
 const KEPT: usize = 160;
 
 /// One occurrence of an event that took longer than the threshold.
@@ -23,25 +23,25 @@ pub(crate) struct LatencyHistory {
     pub(crate) most_ms: u64,
 }
 
-/// The samples of all kinds of events, by the names under which LATENCY shows them.
+/// The samples of all kinds of events, under their names in LATENCY.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyMonitor {
-    /// Minimum duration in milliseconds of an event that is recorded; 0 disables recording.
+    /// Minimum duration in milliseconds of an event to record; 0 disables recording.
     pub(crate) threshold_ms: AtomicU64,
     events: Mutex<BTreeMap<&'static str, LatencyHistory>>,
 }
 
 impl LatencyMonitor {
-    /// Returns whether recording is enabled and `took` has reached the threshold. Callers use this
-    /// cheap check to avoid most calls of [`LatencyMonitor::note`].
+    /// Returns whether recording is enabled and `took` reaches the threshold. This cheap check
+    /// saves most calls of [`LatencyMonitor::note`].
     #[inline]
     pub(crate) fn may_note(&self, took: Duration) -> bool {
         let threshold = self.threshold_ms.load(Ordering::Relaxed);
         threshold != 0 && took >= Duration::from_millis(threshold)
     }
 
-    /// Records an event if its duration has reached the threshold. If several events of a kind
-    /// occur in the same second, only the longest of them is kept.
+    /// Records an event if its duration reaches the threshold. Of several events of a kind in the
+    /// same second, keeps only the longest.
     pub(crate) fn note(&self, name: &'static str, at_s: impl FnOnce() -> u64, took: Duration) {
         if !self.may_note(took) {
             return;
@@ -68,8 +68,8 @@ impl LatencyMonitor {
             .collect()
     }
 
-    /// Deletes the samples of a kind of event, whose name is compared without regard to case.
-    /// Returns whether there were any.
+    /// Deletes the samples of the kind of event with this name, ignoring case. Returns whether
+    /// there were any.
     pub(crate) fn reset(&self, name: &[u8]) -> bool {
         let mut events = self.events.lock();
         let before = events.len();
@@ -77,7 +77,7 @@ impl LatencyMonitor {
         events.len() < before
     }
 
-    /// Deletes all samples. Returns the number of kinds of events that had some.
+    /// Deletes all samples. Returns for how many kinds of events there were any.
     pub(crate) fn reset_all(&self) -> usize {
         let mut events = self.events.lock();
         let count = events.len();

@@ -1,11 +1,11 @@
-//! The log level of a server. It can be changed while the server runs.
+//! A server's log level, which can be changed at run time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tracing::Level;
 
-/// The names of the log levels in Redis. Each is mapped to the least severe event level that is
-/// still printed.
+/// The names of the log levels in Redis, each with the least severe event level that is still
+/// printed.
 const NAMES: [(&str, Level); 4] = [
     ("debug", Level::TRACE),
     ("verbose", Level::DEBUG),
@@ -13,7 +13,7 @@ const NAMES: [(&str, Level); 4] = [
     ("warning", Level::WARN),
 ];
 
-/// A log level. All clones share the same value. The function that prints log events reads it, and
+/// A log level whose value all clones share. The function that prints log events reads it, and
 /// `CONFIG SET loglevel` changes it.
 ///
 /// ```
@@ -41,7 +41,7 @@ impl LogLevel {
         level <= NAMES[self.index()].1
     }
 
-    /// Returns the name that Redis uses for the current log level.
+    /// Returns the current log level's name in Redis.
     pub(crate) fn name(&self) -> &'static str {
         NAMES[self.index()].0
     }

@@ -1,4 +1,4 @@
-//! Statistics that a running server records about itself, and the reports produced from them.
+//! Statistics that a running server keeps about itself, and reports on them.
 //!
 //! *Scope*: counters, slow commands and events, the stream of MONITOR, rates and peaks, the health
 //! of the server, measurements of its process, and the store's tiers, pages and predicted costs as

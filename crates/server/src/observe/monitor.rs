@@ -1,4 +1,4 @@
-//! MONITOR: sends a copy of every executed command to the subscribed connections, within a memory
+//! MONITOR: sends a copy of every executed command to subscribed connections, within a memory
 //! limit.
 
 use parking_lot::Mutex;
@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 
-/// Maximum number of unsent bytes of a monitoring connection. If it is exceeded, the connection is
-/// closed.
+/// Maximum number of a monitoring connection's unsent bytes, beyond which the connection is closed.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The commands that have not yet been sent to one monitoring connection.
+/// The commands not yet sent to one monitoring connection.
 #[derive(Debug, Default)]
 pub(crate) struct MonitorBacklog {
     lines: Mutex<Vec<u8>>,
@@ -19,12 +18,12 @@ pub(crate) struct MonitorBacklog {
 }
 
 impl MonitorBacklog {
-    /// Sets the waker that is called when the backlog has new content.
+    /// Sets the waker to call when the backlog has new content.
     pub(crate) fn is_woken_by(&self, waker: &Waker) {
         *self.waker.lock() = Some(waker.clone());
     }
 
-    /// Returns the memory of the backlog in bytes.
+    /// Returns the backlog's memory in bytes.
     pub(crate) fn held(&self) -> usize {
         self.lines.lock().capacity()
     }
@@ -34,8 +33,8 @@ impl MonitorBacklog {
         self.is_overrun.load(Ordering::Acquire)
     }
 
-    /// Moves the content of the backlog to the end of `output`. Returns false if the backlog has
-    /// exceeded its limit, so that the connection must be closed.
+    /// Moves the backlog to the end of `output`. Returns false if it has exceeded its limit, so
+    /// that the connection must be closed.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
         let lines = std::mem::take(&mut *self.lines.lock());
         output.extend_from_slice(&lines);

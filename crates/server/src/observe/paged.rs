@@ -1,10 +1,9 @@
-//! Statistics of pages that are updated in place, as JSON for the web page and the command
-//! `inspect`.
+//! Statistics of in-place updated pages as JSON, for the web page and the command `inspect`.
 
 use alluvium::{Db, PagedLevel, PagedOutline};
 use serde_json::{Value, json};
 
-/// Formats the statistics of pages as JSON. The levels are listed from the leaves to the root.
+/// Formats page statistics as JSON, listing the levels from the leaves to the root.
 pub(crate) fn outline(of: &PagedOutline) -> Value {
     let level = |level: &PagedLevel| {
         json!({
@@ -23,8 +22,8 @@ pub(crate) fn outline(of: &PagedOutline) -> Value {
     })
 }
 
-/// Returns the statistics of the pages that are updated in place. Returns `None` if there are none
-/// or more than `most_pages` of them, because every node must be read.
+/// Returns the statistics of in-place updated pages. Returns `None` if there are none, or if there
+/// are more than `most_pages`, because every node must be read.
 pub(crate) fn outline_within(db: &Db, most_pages: u64) -> alluvium::Result<Option<Value>> {
     let pages = db.stats().paged.pages;
     if pages == 0 || pages > most_pages {

@@ -1,5 +1,5 @@
 //! A background thread that samples the counters several times a second. Rates and peaks are
-//! computed from the samples. The thread also ends pauses of clients that have expired.
+//! computed from the samples. The thread also ends expired CLIENT PAUSEs.
 
 use crate::shared::StoreContext;
 use parking_lot::Mutex;
@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 /// Interval between two samples of the server's counters.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Number of samples of the server's counters per sample of the store's statistics. The latter take
-/// longer to read.
+/// Number of counter samples per sample of the store's statistics, which take longer to read.
 const TICKS_PER_PEAK: u32 = 10;
 
-/// Number of sampling intervals of the store's statistics that are kept.
+/// Number of sampling intervals of the store's statistics to keep.
 const PRESSURE_LOOKS: usize = 10;
 
 /// Number of samples over which rates are averaged.
@@ -36,7 +35,7 @@ pub(crate) struct TrafficRates {
     pub(crate) sent_bytes: f64,
 }
 
-/// The extent to which the store throttled writers in the last seconds.
+/// How much the store throttled writers in the last seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct WriteStallStats {
     pub(crate) waits: u64,
@@ -46,8 +45,8 @@ pub(crate) struct WriteStallStats {
     pub(crate) seconds: u64,
 }
 
-/// A sample of the store's write throttling: its time, the number of write stalls so far, and the
-/// total delay of writers so far in microseconds.
+/// A sample of the store's write throttling: the time, the number of write stalls so far, and the
+/// writers' total delay so far in microseconds.
 type StallSample = (Instant, u64, u64);
 
 /// The most recent samples, and the peak values.
@@ -74,7 +73,7 @@ impl SampleHistory {
             return TrafficRates::default();
         };
         let seconds = last.at.duration_since(first.at).as_secs_f64();
-        // If a counter was reset between the samples, its rate is reported as zero.
+        // Report a rate of zero for a counter that was reset between the samples.
         let rate = |index: usize| match last.counts[index].saturating_sub(first.counts[index]) {
             count if seconds > 0.0 => count as f64 / seconds,
             _ => 0.0,
@@ -94,7 +93,7 @@ impl SampleHistory {
         looks.push(held);
     }
 
-    /// Returns how much the store throttled writers in approximately the last ten seconds.
+    /// Returns how much the store throttled writers in about the last ten seconds.
     pub(crate) fn pressure(&self) -> WriteStallStats {
         let looks = self.held.lock();
         let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
@@ -109,8 +108,7 @@ impl SampleHistory {
         }
     }
 
-    /// Updates the peak memory use with the current use `now`, and returns the peak. Both are in
-    /// bytes.
+    /// Updates the peak memory use with the current use `now`, and returns the peak, both in bytes.
     pub(crate) fn peak_used(&self, now: u64) -> u64 {
         self.peak_used.fetch_max(now, Ordering::Relaxed).max(now)
     }
@@ -120,7 +118,7 @@ impl SampleHistory {
     }
 }
 
-/// Starts the sampling thread. The thread ends when the server closes its
+/// Starts the sampling thread, which ends when the server closes its
 /// [`pause`](StoreContext::pause).
 pub(crate) fn start(shared: &Arc<StoreContext>) -> std::io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);

@@ -3,12 +3,11 @@
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Maximum number of arguments that are kept for an entry, and (`BYTES`) the maximum number of
-/// bytes of each.
+/// Maximum number of arguments in an entry, and (`BYTES`) maximum number of bytes of each.
 const ARGUMENTS: usize = 32;
 const BYTES: usize = 128;
 
-/// An entry of the log: a slow command, or a slow batch, which is represented by its first command.
+/// A log entry: a slow command, or the first command of a slow batch.
 #[derive(Clone, Debug)]
 pub(crate) struct SlowLogEntry {
     pub(crate) id: u64,
@@ -19,15 +18,14 @@ pub(crate) struct SlowLogEntry {
     pub(crate) name: String,
 }
 
-/// The log of the most recent slow commands, ordered from the newest to the oldest.
+/// The log of the most recent slow commands, from newest to oldest.
 #[derive(Debug, Default)]
 pub(crate) struct SlowLog {
     entries: Mutex<(u64, VecDeque<SlowLogEntry>)>,
 }
 
 impl SlowLog {
-    /// Adds an entry to the log. If there are then more than `most` entries, removes the oldest
-    /// ones.
+    /// Adds an entry to the log, and removes the oldest ones beyond `most` entries.
     pub(crate) fn note<'a>(
         &self,
         mut slow: SlowLogEntry,

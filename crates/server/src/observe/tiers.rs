@@ -1,11 +1,10 @@
-//! The tiers of a store, and the runs placed on each, as JSON for the web page and the command
-//! `inspect`.
+//! A store's tiers and the runs on each as JSON, for the web page and the command `inspect`.
 
 use alluvium::{Db, RunName, TierOutline, TierRun};
 use serde_json::{Value, json};
 
-/// Returns for each tier up to `most_runs` of its largest runs. Returns null if the store has only
-/// one tier.
+/// Returns up to `most_runs` of the largest runs of each tier, or null if the store has only one
+/// tier.
 pub(crate) fn outline(db: &Db, most_runs: usize) -> Value {
     let tiers = db.outline_tiers();
     if tiers.len() < 2 {

@@ -1,5 +1,5 @@
-//! The recent activity of the server and its store. A row for each second contains rates and
-//! current amounts.
+//! The recent activity of the server and its store, with a row of rates and current amounts for
+//! each second.
 
 use crate::shared::StoreContext;
 use alluvium::{LatencyDistribution, LatencyDistributions, Purpose, Stats};
@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Maximum number of rows that are kept: those of the last ten minutes.
+/// Maximum number of rows to keep, which cover the last ten minutes.
 const KEPT: usize = 600;
 
-/// The name and the value of a column. The value is `None` if there is no data.
+/// A column's name and value. The value is `None` if there is no data.
 type HistoryColumn = (&'static str, Option<f64>);
 
 /// The values of all counters at one point in time.
@@ -30,9 +30,9 @@ struct ActivitySnapshot {
 #[derive(Default)]
 struct HistoryRows {
     last: Option<ActivitySnapshot>,
-    /// The kept rows. Each contains its time in milliseconds since 1970 and its columns.
+    /// The kept rows, each with its time in milliseconds since 1970 and its columns.
     rows: VecDeque<(u64, Vec<HistoryColumn>)>,
-    /// Total number of rows recorded so far, including those that are no longer kept.
+    /// Total number of rows recorded, including those no longer kept.
     count: u64,
 }
 
@@ -55,7 +55,7 @@ impl ActivitySnapshot {
         }
     }
 
-    /// Returns the columns of a row: the rates between the snapshot `before` and this one, and the
+    /// Returns a row's columns: the rates between the snapshot `before` and this one, and the
     /// current amounts.
     fn row(&self, before: &ActivitySnapshot) -> Vec<HistoryColumn> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
@@ -171,7 +171,7 @@ impl ActivitySnapshot {
     }
 }
 
-/// Returns by how much a counter has grown, or 0 if it was reset.
+/// Returns a counter's growth, or 0 if it was reset.
 fn more(now: u64, then: u64) -> u64 {
     now.saturating_sub(then)
 }
@@ -196,7 +196,7 @@ impl ActivityHistory {
         rows.last = Some(now);
     }
 
-    /// Returns the kept rows, except for those among the first `after` rows ever recorded.
+    /// Returns the kept rows, without the first `after` rows ever recorded.
     pub(super) fn since(&self, after: u64) -> Value {
         let rows = self.0.lock();
         let first = rows.count - rows.rows.len() as u64;
@@ -213,7 +213,7 @@ impl ActivityHistory {
         json!({ "columns": columns, "next": rows.count, "rows": list })
     }
 
-    /// Returns the most recent row as JSON, with the column names as field names.
+    /// Returns the most recent row as JSON, with the columns as fields.
     pub(super) fn latest(&self) -> Value {
         let rows = self.0.lock();
         let Some((_, row)) = rows.rows.back() else {

@@ -1,4 +1,4 @@
-//! The thread that serves HTTP, and the handling of its connections.
+//! The thread that serves HTTP, and its connections.
 
 use super::guard::RequestOrigin;
 use super::history::ActivityHistory;
@@ -26,38 +26,36 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// Maximum number of concurrent connections. It is sufficient for several people and a monitoring
+/// Maximum number of concurrent connections, which is enough for several people and a monitoring
 /// system.
 const CONNECTIONS: usize = 64;
-/// Number of threads that execute requests which read the store.
+/// Number of threads for requests that read the store.
 const READERS: usize = 4;
-/// Maximum time for a client to send the head of a request, and maximum time for which a connection
-/// may be idle.
+/// Time limit for a client to send a request head, and for a connection to be idle.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Maximum time for which a rejected client can receive its response.
+/// Time limit for a rejected client to receive its response.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Maximum lifetime of a connection. It ensures that clients which read very slowly are eventually
-/// disconnected.
+/// Maximum lifetime of a connection, so that very slow readers are eventually disconnected.
 const LIFE: Duration = Duration::from_secs(600);
-/// Maximum size of the head of a request, and size of the read and write buffers, in bytes.
+/// Maximum size of a request head, and size of the read and write buffers, in bytes.
 const BUFFER: usize = 128 << 10;
-/// Pause after accepting a connection has failed, for example because the process has too few file
+/// Pause after a failure to accept a connection, for example because the process has too few file
 /// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Interval at which a row is added to the activity history.
+/// Interval between two rows of the activity history.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Options with which the web page is served.
+/// Options for serving the web page.
 pub(crate) struct WebOptions {
     pub(crate) address: SocketAddr,
-    /// Names of this host that are accepted in requests, in addition to its addresses.
+    /// Host names that requests may use in addition to the host's addresses.
     pub(crate) names: Vec<String>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// Maximum time for which stopping waits until clients have received their responses.
+    /// How long a stop waits for clients to receive their responses.
     pub(crate) grace: Duration,
 }
 
-/// The handle of the running web server. Dropping it stops the server.
+/// The running web server's handle. Dropping it stops the server.
 #[derive(Debug)]
 pub(crate) struct WebServer {
     address: SocketAddr,
@@ -110,7 +108,7 @@ impl WebServer {
         self.address
     }
 
-    /// Stops accepting connections. Responses that are in progress are completed.
+    /// Stops accepting connections. Responses in progress are completed.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
     }
@@ -162,7 +160,7 @@ impl HttpListener {
                 }
             }
             noting.abort();
-            // When all connection slots are free, all connections have ended.
+            // Once all connection slots are free, all connections have ended.
             let all = slots.served.acquire_many(CONNECTIONS as u32);
             let _ = timeout(self.grace, all).await;
         });
@@ -222,7 +220,7 @@ impl HttpListener {
     }
 }
 
-/// The limited connection slots of the web server.
+/// The web server's limited connection slots.
 struct HttpConnectionLimits {
     served: Arc<Semaphore>,
     turned_away: Arc<Semaphore>,
@@ -237,8 +235,8 @@ impl HttpConnectionLimits {
     }
 }
 
-/// Responds that there are too many connections. The request is read first, because closing a
-/// socket with unread data would discard the response.
+/// Responds that there are too many connections. Reads the request first, because closing a socket
+/// with unread data would discard the response.
 async fn turn_away(mut socket: TcpStream, _slot: OwnedSemaphorePermit) {
     let refused = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n";
     let told = async {
@@ -246,7 +244,7 @@ async fn turn_away(mut socket: TcpStream, _slot: OwnedSemaphorePermit) {
         socket.write_all(refused).await?;
         socket.shutdown().await
     };
-    // If the client does not read the response in time, the connection is closed.
+    // Close the connection if the client does not read the response in time.
     let _ = timeout(GOODBYE, told).await;
 }
 
@@ -257,7 +255,7 @@ async fn note(site: Arc<SiteState>) {
     loop {
         ticks.tick().await;
         let site = Arc::clone(&site);
-        // If the task panics, the panic hook has already reported it, so the error is ignored.
+        // Ignore a panic of the task, because the panic hook has already reported it.
         let _ = tokio::task::spawn_blocking(move || site.history.note(&site.shared)).await;
     }
 }

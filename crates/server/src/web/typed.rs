@@ -1,4 +1,4 @@
-//! Interpretation of stored keys and values as plain bytes, as Redis types or as memcached items.
+//! Interprets stored keys and values as plain bytes, Redis types or memcached items.
 
 use super::json;
 use super::query::QueryString;
@@ -9,11 +9,11 @@ use crate::store::{DATABASES, ServerStore};
 use alluvium::Keyspace;
 use serde_json::{Map, Value};
 
-/// The keys to which a request refers, and how they are interpreted.
+/// The keys that a request concerns, and how to interpret them.
 pub(super) struct KeyScope {
-    /// The keyspace in which the keys are stored.
+    /// The keyspace of the keys.
     pub(super) keyspace: Keyspace,
-    /// The keyspace in which the elements of collections are stored.
+    /// The keyspace of collections' elements.
     data: Keyspace,
     view: KeyInterpretation,
 }
@@ -23,7 +23,7 @@ enum KeyInterpretation {
     Plain,
     /// The ordered keys of the Redis database with this number.
     Database(u8),
-    /// The hashed keys of the Redis database with this number, which has a keyspace of its own.
+    /// The hashed keys of the Redis database with this number, which has its own keyspace.
     Hashed(u8),
     Items,
 }
@@ -32,12 +32,12 @@ enum KeyInterpretation {
 pub(super) struct ValueDescription<'v> {
     pub(super) kind: &'static str,
     pub(super) holds: ValueContent<'v>,
-    /// Expiry time in milliseconds since 1970; 0 if the value never expires.
+    /// Expiry time in milliseconds since 1970; 0 for never.
     pub(super) expires_ms: u64,
     pub(super) flags: Option<u32>,
 }
 
-/// The content of a key, by the kind of its value.
+/// A key's content, by the kind of its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ValueContent<'v> {
     Bytes(&'v [u8]),
@@ -83,7 +83,7 @@ impl KeyScope {
         Ok(KeyScope { keyspace, data, view })
     }
 
-    /// Returns the form in which a key of this scope is stored.
+    /// Returns the stored form of a key in this scope.
     pub(super) fn inner(&self, key: &[u8]) -> InnerKey {
         match self.view {
             KeyInterpretation::Database(database) => format::record_key(database, key),
@@ -91,8 +91,8 @@ impl KeyScope {
         }
     }
 
-    /// Returns the smallest stored key that is greater than all keys of this scope, or `None` if
-    /// the scope extends to the end of its keyspace.
+    /// Returns the smallest stored key greater than all keys in this scope, or `None` if the scope
+    /// extends to the end of its keyspace.
     pub(super) fn end(&self) -> Option<InnerKey> {
         match self.view {
             KeyInterpretation::Database(database) => Some(format::records(database).1),
@@ -100,7 +100,7 @@ impl KeyScope {
         }
     }
 
-    /// Returns the user's key for a stored key of this scope.
+    /// Returns the user's key for a stored key in this scope.
     pub(super) fn key<'k>(&self, inner: &'k [u8]) -> &'k [u8] {
         match self.view {
             KeyInterpretation::Database(_) => format::user_key(inner),
@@ -150,7 +150,7 @@ impl KeyScope {
         Ok((!is_gone).then_some(described))
     }
 
-    /// Returns some elements of a collection as JSON, and whether there are more.
+    /// Returns some of a collection's elements as JSON, and whether there are more.
     pub(super) fn elements(
         &self,
         collection: &CollectionHeader,
@@ -195,7 +195,7 @@ fn element(kind: CollectionKind, inner: &[u8], value: &[u8]) -> Map<String, Valu
         CollectionKind::SortedSet => {
             let (score, member) = format::scored_member_of(inner);
             let mut object = json::bytes_object("member", member);
-            // The score is formatted as text, because JSON cannot represent infinities.
+            // Format the score as text, because JSON cannot represent infinities.
             object.insert("score".to_owned(), score.to_string().into());
             object
         }
