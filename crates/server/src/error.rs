@@ -1,4 +1,4 @@
-//! Errors of starting or stopping a server, and errors of commands.
+//! Errors from starting or stopping a server, and errors of commands.
 
 use alluvium::ErrorKind;
 use std::borrow::Cow;
@@ -14,21 +14,21 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store has reported an error.
+    /// The store reported an error.
     #[error(transparent)]
     Store(#[from] alluvium::Error),
-    /// The keys in the store have the format of a later server version.
+    /// A later server version wrote the keys in the store.
     #[error(
         "the Redis keys of the store have format {version}, and this program supports formats up to \
          {known}; use a newer version of alluvium"
     )]
     Newer {
-        /// The version of the format in which the store's keys are written.
+        /// The format version of the store's keys.
         version: u64,
-        /// The latest format version that this program supports.
+        /// The latest supported format version.
         known: u64,
     },
-    /// Hashed keys were requested, but the keys of the existing keyspace are ordered.
+    /// Hashed keys were requested, but the existing keyspace has ordered keys.
     #[error(
         "the keyspace {keyspace:?} keeps its keys in order and cannot be changed to hashed keys; serve the \
          store without hashed keys, or copy the keys into an empty store"
@@ -51,15 +51,15 @@ pub enum Error {
     #[error("cannot listen on {address}: {cause}")]
     Listen {
         address: SocketAddr,
-        /// The error of the operating system.
+        /// The operating system's error.
         cause: std::io::Error,
     },
     /// The server cannot listen on a Unix domain socket.
     #[error("cannot listen on the socket {}: {cause}", path.display())]
     Socket {
-        /// The path of the socket.
+        /// The socket's path.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The operating system's error.
         cause: std::io::Error,
     },
     /// Other machines can reach the address, and clients need not authenticate.
@@ -68,10 +68,10 @@ pub enum Error {
          certificate authority for clients (TLS alone admits every client), or allow unprotected access"
     )]
     Unprotected { address: SocketAddr },
-    /// The content of the user file is invalid.
+    /// The user file has invalid content.
     #[error("cannot load the users: {why}")]
     Users {
-        /// A description of the fault and its position in the file.
+        /// A description of the error and its position in the file.
         why: String,
     },
     /// The backup directory cannot be used.
@@ -97,20 +97,20 @@ pub enum Error {
     System(#[from] std::io::Error),
 }
 
-/// The result of a command, whose reply is written by the command itself.
+/// The result of a command, which writes its own reply.
 pub(crate) type CommandResult = std::result::Result<(), CommandError>;
 
-/// The error of a failed command.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum CommandError {
     /// The command was rejected and changed nothing. The string is the error reply for the client.
     Refused(Cow<'static, str>),
-    /// The command needs more memory than is left in the budget of all clients. It changed nothing.
+    /// The command needs more memory than is left in the clients' budget. It changed nothing.
     NoRoom {
-        /// Total memory that the command needs, in bytes.
+        /// Total memory that the command needs in bytes.
         bytes: usize,
     },
-    /// The store reported an error. None of the changes of the batch was applied.
+    /// The store reported an error. None of the batch's changes was applied.
     Store(alluvium::Error),
 }
 
@@ -124,8 +124,8 @@ impl CommandError {
     pub(crate) const NOT_FLOAT: CommandError = CommandError::say("ERR value is not a valid float");
     pub(crate) const NO_SUCH_KEY: CommandError = CommandError::say("ERR no such key");
 
-    /// Returns whether commands on other keys may still succeed. This is the case if the records of
-    /// some keys are damaged or the device that stores them fails.
+    /// Returns whether commands on other keys may still succeed, because only some keys' records
+    /// are damaged or the device that stores them fails.
     pub(crate) fn may_spare_others(&self) -> bool {
         let CommandError::Store(error) = self else {
             return false;
@@ -133,7 +133,7 @@ impl CommandError {
         matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt)
     }
 
-    /// Returns the error of a rejected command. `text` is the error reply for the client.
+    /// Returns the error for a rejected command. `text` is the client's error reply.
     pub(crate) const fn say(text: &'static str) -> CommandError {
         CommandError::Refused(Cow::Borrowed(text))
     }

@@ -6,11 +6,10 @@
 //! *Must not depend on*: how the crate `alluvium` stores keys and values; that is left to the
 //! crate. Files other than those of backups, command lines, signals.
 //!
-//! The header of each folder lists the invariants of that folder. The invariants of the whole crate
-//! are:
+//! Each folder's header lists the folder's invariants. The invariants of the whole crate are:
 //!
-//! - **S9** A connection receives exactly one reply for each request, in the order of the requests.
-//!   This is also the case if several requests are executed as one batch.
+//! - **S9** A connection receives exactly one reply per request, in request order, even if several
+//!   requests are executed as one batch.
 //! - **S10** No bytes received from a socket can make the server panic or use more memory than its
 //!   limits allow.
 

@@ -1,5 +1,5 @@
-//! The options with which a server is started. The defaults are suitable if all clients run on the
-//! same machine.
+//! The options for starting a server. The defaults suit a server whose clients all run on the same
+//! machine.
 
 use crate::access::{UserFile, WakeupClock};
 use crate::observe::log_level::LogLevel;
@@ -9,40 +9,40 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The clients that may connect if the server requires neither a password nor client certificates.
+/// Which clients may connect if the server requires neither a password nor client certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exposure {
-    /// Only clients on this machine may connect. The server refuses to start at an address that
-    /// other machines can reach.
+    /// Only clients on this machine. The server refuses to start at an address that other machines
+    /// can reach.
     #[default]
     Protected,
-    /// Every client that can reach the server may connect. This is suitable only for networks that
-    /// are protected by other means.
+    /// Every client that can reach the server. Suitable only for networks that are protected by
+    /// other means.
     Unprotected,
 }
 
-/// The way in which the store arranges the keys of clients.
+/// How the store arranges the clients' keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyLayout {
-    /// Use the layout of the existing store. A new store arranges its keys in order.
+    /// Use the existing store's layout. A new store orders its keys.
     #[default]
     AsStored,
     /// Use hashed keys. A lookup needs only one read and less than one byte of memory per key, but
-    /// keys have no order. The elements of each collection are nevertheless stored in order. If the
-    /// store already has ordered keys, the server refuses to start.
+    /// the keys have no order. Each collection still stores its elements in order. If the store
+    /// already has ordered keys, the server refuses to start.
     Hashed,
 }
 
-/// Options for the encryption of connections with TLS.
+/// Options for encrypting connections with TLS.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// The certificate chain of the server, in PEM format.
+    /// The server's certificate chain, in PEM format.
     pub certificate: Vec<u8>,
-    /// The private key that belongs to the server's certificate, in PEM format.
+    /// The private key for the server's certificate, in PEM format.
     pub key: Vec<u8>,
     /// Certificate authorities for client certificates, in PEM format. If present, each client must
-    /// present a certificate that is signed by one of them. If absent, every client may open an
-    /// encrypted connection, so TLS alone does not authenticate clients.
+    /// present a certificate signed by one of them. If absent, every client may open an encrypted
+    /// connection, so TLS alone does not authenticate clients.
     pub client_authority: Option<Vec<u8>>,
 }
 
@@ -52,26 +52,26 @@ impl fmt::Debug for TlsOptions {
     }
 }
 
-/// Limits on the resources that clients may use.
+/// Limits on the clients' resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Maximum number of concurrent connections of both protocols together. Further connections are
-    /// rejected.
+    /// Maximum number of concurrent connections with the Redis and memcached protocols. Further
+    /// connections are rejected.
     pub connections: usize,
-    /// Maximum size of a request in bytes.
+    /// Maximum request size in bytes.
     pub request: usize,
-    /// Maximum number of arguments of a request, including the name of the command.
+    /// Maximum number of arguments in a request, including the command name.
     pub arguments: usize,
-    /// Maximum number of commands of one connection that are executed as one batch. Further
-    /// commands are executed in the next batch.
+    /// Maximum number of a connection's commands in one batch. Further commands form the next
+    /// batch.
     pub batch: usize,
-    /// Maximum number of reply bytes that a client has not read yet, per connection.
+    /// Maximum number of reply bytes per connection that the client has not read yet.
     pub output: usize,
-    /// Maximum number of bytes of commands that a connection can queue between MULTI and EXEC.
+    /// Maximum number of command bytes that a connection can queue between MULTI and EXEC.
     pub transaction: usize,
-    /// Maximum number of bytes used by all connections together: requests, replies, and commands
-    /// queued between MULTI and EXEC. This memory counts towards the memory of the store. If
-    /// absent, the limit is a quarter of the store's memory.
+    /// Maximum total memory of all connections in bytes: requests, replies, and commands queued
+    /// between MULTI and EXEC. This memory counts towards the store's memory. If absent, the limit
+    /// is a quarter of the store's memory.
     pub memory: Option<usize>,
 }
 
@@ -100,61 +100,58 @@ impl Default for ServerLimits {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Address at which the Redis protocol is served, or `None` if it is not served. If the port is
-    /// 0, the operating system chooses a free port.
+    /// Address for the Redis protocol, or `None` not to serve it. If the port is 0, the operating
+    /// system chooses a free port.
     pub redis: Option<SocketAddr>,
-    /// Address at which the memcached protocol is served, or `None` if it is not served.
+    /// Address for the memcached protocol, or `None` not to serve it.
     pub memcached: Option<SocketAddr>,
-    /// Path of a Unix domain socket at which the Redis protocol is served additionally, without
-    /// TLS. The server creates the socket file when it starts and removes it when it stops.
+    /// Path of an additional Unix domain socket for the Redis protocol, without TLS. The server
+    /// creates the socket file when it starts and removes it when it stops.
     pub redis_socket: Option<PathBuf>,
-    /// Path of a Unix domain socket at which the memcached protocol is served additionally, by the
-    /// same rules as `redis_socket`.
+    /// Path of an additional Unix domain socket for the memcached protocol, under the same rules as
+    /// `redis_socket`.
     pub memcached_socket: Option<PathBuf>,
-    /// File mode of the Unix domain sockets. It determines which users of the machine can connect.
+    /// File mode of the Unix domain sockets, which determines which users of the machine can
+    /// connect.
     pub socket_mode: u32,
-    /// Address at which the web page is served, or `None` if it is not served.
+    /// Address for the web page, or `None` not to serve it.
     pub web: Option<SocketAddr>,
-    /// Host names under which browsers may request the web page, in addition to IP addresses and
-    /// localhost.
+    /// Host names, besides IP addresses and localhost, under which browsers may request the web
+    /// page.
     pub web_names: Vec<String>,
-    /// The way in which the store arranges the keys of clients.
+    /// How the store arranges the clients' keys.
     pub keys: KeyLayout,
-    /// Number of event loops. If absent, it is three quarters of the number of processors.
+    /// Number of event loops. If absent, three quarters of the number of processors.
     pub loops: Option<usize>,
     /// The password that clients must send, or `None` if none is required. Redis clients send it
-    /// with the command AUTH. Memcached clients send it as the value `default PASSWORD` of a `set`
-    /// command.
+    /// with the command AUTH, memcached clients as the value `default PASSWORD` of a `set` command.
     pub password: Option<String>,
-    /// The file with further users and their permissions. It can also replace the password and the
+    /// The file with further users and their permissions. It can also replace the password and
     /// permissions of the user `default`.
     pub users: Option<Arc<dyn UserFile>>,
-    /// The clock by which answers to wrong passwords are delayed. If absent, the clock of the
-    /// operating system is used.
+    /// The clock for delaying answers to wrong passwords. If absent, the operating system's clock.
     pub clock: Option<Arc<dyn WakeupClock>>,
-    /// TLS options for all TCP connections, or `None` if they are not encrypted.
+    /// TLS options for all TCP connections, or `None` for unencrypted ones.
     pub tls: Option<TlsOptions>,
-    /// The clients that may connect if the server requires neither a password nor client
-    /// certificates.
+    /// Which clients may connect if the server requires neither a password nor client certificates.
     pub exposure: Exposure,
-    /// Limits on the resources that clients may use.
+    /// Limits on the clients' resources.
     pub limits: ServerLimits,
-    /// Absolute path of the directory in which BGSAVE and SAVE create backups. If absent, both
-    /// commands are rejected. `CONFIG SET dir` can change it while the server runs.
+    /// Absolute path of the directory for backups by BGSAVE and SAVE. If absent, both commands are
+    /// rejected. `CONFIG SET dir` can change it at run time.
     pub backup_directory: Option<PathBuf>,
     /// The log level of the embedding program. If present, `CONFIG SET loglevel` can change it.
     pub log_level: Option<LogLevel>,
     /// Time in whole seconds after which an idle connection is closed. If absent, idle connections
     /// are never closed.
     pub idle_timeout: Option<Duration>,
-    /// Maximum time within which a connection must finish the TLS handshake and, if required,
-    /// authenticate.
+    /// Time limit for a connection to finish the TLS handshake and, if required, to authenticate.
     pub login_timeout: Duration,
     /// Time in whole seconds without received data after which the kernel sends TCP keepalive
-    /// probes. If absent, no probes are sent. If the peer does not answer three further probes
-    /// within the same time, it is disconnected.
+    /// probes. If absent, it sends none. A peer that does not answer three further probes within
+    /// the same time is disconnected.
     pub keepalive: Option<Duration>,
-    /// Maximum time for which a stopping server waits for clients to read their replies.
+    /// How long a stopping server waits for clients to read their replies.
     pub grace: Duration,
 }
 

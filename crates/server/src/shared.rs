@@ -122,7 +122,7 @@ impl ClientHandle {
     }
 }
 
-/// The open connections of all protocols, by connection ID. IDs start at 1 and are never reused.
+/// The open Redis and memcached connections, by connection ID. IDs start at 1 and are never reused.
 #[derive(Debug, Default)]
 pub(crate) struct ClientRegistry {
     all: Mutex<BTreeMap<u64, Arc<ClientHandle>>>,

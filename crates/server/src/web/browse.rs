@@ -10,21 +10,21 @@ use alluvium::Keyspace;
 use serde_json::{Map, Value, json};
 use std::ops::Bound;
 
-/// Default number of keys per page, and (`MOST_KEYS`) the maximum number.
+/// Default number of keys per page, and (`MOST_KEYS`) the maximum.
 const PAGE: u64 = 50;
 const MOST_KEYS: u64 = 1000;
-/// Maximum number of bytes of each value that a page of keys contains.
+/// Maximum number of bytes shown of each value in a page of keys.
 const MOST_SHOWN: u64 = 1 << 20;
-/// A page ends after this number of bytes has been read for it.
+/// Number of bytes read at which a page ends.
 const PAGE_BYTES: usize = 8 << 20;
-/// Maximum number of expired keys that are skipped for one page.
+/// Maximum number of expired keys to skip for one page.
 const MOST_GONE: usize = 20_000;
-/// Default number of bytes of a value in one response, and (`MOST_PIECE`) the maximum number.
+/// Default number of value bytes in one response, and (`MOST_PIECE`) the maximum.
 const PIECE: u64 = 64 << 10;
 const MOST_PIECE: u64 = 1 << 20;
-/// Maximum number of elements of a collection in one response.
+/// Maximum number of collection elements in one response.
 const ELEMENTS: u64 = 100;
-/// Maximum number of elements that are skipped before the first element of a response.
+/// Maximum number of elements to skip before a response's first element.
 const MOST_PASSED: u64 = 1_000_000;
 
 /// Returns all keyspaces with their names, approximate numbers of keys, and sizes in bytes.
@@ -32,7 +32,7 @@ pub(super) fn keyspaces(store: &ServerStore) -> Result<Value, HttpError> {
     let mut list = Vec::new();
     for name in store.db.keyspaces() {
         let Ok(keyspace) = store.db.existing_keyspace(&name) else {
-            // Another thread has dropped the keyspace after it was listed.
+            // Another thread dropped the keyspace after it was listed.
             continue;
         };
         let mut object = Map::new();
@@ -59,7 +59,7 @@ fn databases(store: &ServerStore) -> Result<Value, HttpError> {
     Ok(list.into())
 }
 
-/// The range and the direction of the requested scan. The bounds are keys of the request's scope.
+/// The range and direction of the requested scan. The bounds are keys in the request's scope.
 struct BrowseBounds {
     low: Vec<u8>,
     high: Option<Vec<u8>>,
@@ -87,7 +87,7 @@ impl BrowseBounds {
         }
         match query.bytes("after") {
             Some(after) if is_reverse => to(after.to_vec()),
-            // The smallest key greater than a given key is that key with a zero byte appended.
+            // Appending a zero byte to a key yields the next greater key.
             Some(after) => from([after, &[0]].concat()),
             None => {}
         }
@@ -99,7 +99,7 @@ impl BrowseBounds {
     }
 }
 
-/// Returns one page of keys together with the beginnings of their values.
+/// Returns one page of keys and the beginnings of their values.
 pub(super) fn keys(store: &ServerStore, query: &QueryString) -> Result<Value, HttpError> {
     let scope = KeyScope::of(store, query)?;
     let bounds = BrowseBounds::of(query);
@@ -154,15 +154,16 @@ pub(super) fn keys(store: &ServerStore, query: &QueryString) -> Result<Value, Ht
 /// An iterator over keys and values.
 type BrowseIter = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, alluvium::Value)>>>;
 
-/// Returns an iterator over the keys and values of an unordered keyspace, in arbitrary order. Fails
-/// if the query requests a range of keys or the reverse order.
+/// Returns an iterator over an unordered keyspace's keys and values, in arbitrary order. Fails if
+/// the query asks for a range of keys or for reverse order.
 fn unordered(keyspace: &Keyspace, query: &QueryString) -> Result<BrowseIter, HttpError> {
     let has_bounds = ["from", "to", "prefix"]
         .iter()
         .any(|name| query.bytes(name).is_some_and(|bytes| !bytes.is_empty()));
     if has_bounds || query.is_set("reverse") {
         return Err(HttpError::bad(
-            "the keys of this keyspace are hashed and have no order; leave out from, to, prefix and reverse",
+            "the keys of this keyspace are hashed and have no order; remove the parameters `from`, `to`, \
+             `prefix` and `reverse`",
         ));
     }
     let walk = keyspace.unordered();
@@ -172,7 +173,7 @@ fn unordered(keyspace: &Keyspace, query: &QueryString) -> Result<BrowseIter, Htt
     })
 }
 
-/// Returns a key together with the first `shown` bytes of its value, as JSON.
+/// Returns a key and the first `shown` bytes of its value as JSON.
 fn entry(key: &[u8], described: &ValueDescription<'_>, shown: usize) -> Value {
     let mut object = json::bytes_object("key", key);
     facts(&mut object, described);
@@ -184,7 +185,7 @@ fn entry(key: &[u8], described: &ValueDescription<'_>, shown: usize) -> Value {
     object.into()
 }
 
-/// Adds the properties of a value to a JSON object.
+/// Adds a value's properties to a JSON object.
 fn facts(object: &mut Map<String, Value>, described: &ValueDescription<'_>) {
     object.insert("type".to_owned(), described.kind.into());
     match described.holds {
@@ -213,7 +214,7 @@ fn no_such(key: &[u8]) -> HttpError {
     HttpError::missing(format!("there is no key \"{}\"", key.escape_ascii()))
 }
 
-/// Returns a part of a value, or some elements of a collection, as JSON.
+/// Returns part of a value, or some elements of a collection, as JSON.
 pub(super) fn value(store: &ServerStore, query: &QueryString) -> Result<Value, HttpError> {
     let scope = KeyScope::of(store, query)?;
     let (key, stored) = wanted(query, &scope)?;
@@ -245,7 +246,7 @@ pub(super) fn value(store: &ServerStore, query: &QueryString) -> Result<Value, H
     Ok(object.into())
 }
 
-/// Returns the bytes of a whole value without any encoding.
+/// Returns a whole value's bytes without any encoding.
 pub(super) fn raw(store: &ServerStore, query: &QueryString) -> Result<Vec<u8>, HttpError> {
     let scope = KeyScope::of(store, query)?;
     let (key, stored) = wanted(query, &scope)?;

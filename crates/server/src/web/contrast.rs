@@ -1,17 +1,17 @@
-//! Tests that the colours of the web page have sufficient contrast by WCAG 2.1, level AA.
+//! Tests that the web page's colours have sufficient contrast by WCAG 2.1, level AA.
 
 use std::collections::HashMap;
 
 const STYLE: &str = include_str!("assets/style.css");
 
-/// Contrast ratio that WCAG requires for text, and (`GRAPHICS`) for lines and areas.
+/// Contrast ratios that WCAG requires for text and (`GRAPHICS`) for lines and areas.
 const TEXT: f64 = 4.5;
 const GRAPHICS: f64 = 3.0;
 
 type ColourTheme = HashMap<&'static str, [u8; 3]>;
 
-/// Returns the colours of the themes in the order of the style sheet: the light theme, the dark
-/// theme that the system prefers, and the dark theme that the user has chosen.
+/// Returns the colours of the themes in style sheet order: the light theme, the dark theme
+/// preferred by the system, and the dark theme chosen by the user.
 fn themes() -> Vec<ColourTheme> {
     let mut themes: Vec<ColourTheme> = Vec::new();
     for line in STYLE.lines() {

@@ -1,9 +1,9 @@
-//! Writes metric families in the text format of Prometheus.
+//! Writes metric families in Prometheus's text format.
 
 use alluvium::LatencyDistribution;
 use std::fmt::Write;
 
-/// A histogram contains every fourth of the bucket bounds of the latency distribution.
+/// A histogram contains every fourth bucket bound of the latency distribution.
 const COARSE: usize = 4;
 
 /// The type of a metric family.
@@ -24,7 +24,7 @@ impl MetricType {
     }
 }
 
-/// The text of the metrics that has been written so far.
+/// The metrics text written so far.
 #[derive(Default)]
 pub(super) struct MetricsText(String);
 
@@ -38,13 +38,13 @@ impl MetricsText {
         let _ = writeln!(self.0, "# TYPE alluvium_{name} {}", kind.word());
     }
 
-    /// Writes a metric family that has a single value.
+    /// Writes a metric family with a single value.
     pub(super) fn one(&mut self, name: &str, kind: MetricType, help: &str, value: f64) {
         self.family(name, kind, help);
         let _ = writeln!(self.0, "alluvium_{name} {value}");
     }
 
-    /// Writes a metric family with several values, which a label distinguishes.
+    /// Writes a metric family with several values, distinguished by a label.
     pub(super) fn each(
         &mut self,
         name: &str,
@@ -64,7 +64,7 @@ impl MetricsText {
         let _ = writeln!(self.0, "alluvium_{name}{{{labels}}} {value}");
     }
 
-    /// Writes one histogram of a family, distinguished from the others by a label.
+    /// Writes one of a family's histograms, distinguished by a label.
     pub(super) fn histogram(&mut self, name: &str, label: &str, word: &str, times: &LatencyDistribution) {
         let mut line = |bound: &str, count: u64| {
             let _ = writeln!(

@@ -1,5 +1,5 @@
-//! Access control for the web page. It requires the password, and rejects requests that other web
-//! sites cause (S12).
+//! Access control for the web page, which requires the password and rejects requests caused by
+//! other web sites (S12).
 
 use super::refusal::HttpError;
 use super::site::SiteState;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Security headers that are added to every response.
+/// The security headers of every response.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -64,8 +64,8 @@ fn unauthorized_response() -> Response {
     ([(header::WWW_AUTHENTICATE, challenge)], refusal).into_response()
 }
 
-/// Authenticates a request and checks whether the user has the required permission. The response to
-/// a wrong password is delayed.
+/// Authenticates a request and checks the user's permission. Delays the response to a wrong
+/// password.
 async fn admit(site: &SiteState, asker: AuthRequest) -> Result<(), Response> {
     let access = &site.shared.access;
     let user = match asker.credentials {
@@ -98,8 +98,8 @@ async fn admit(site: &SiteState, asker: AuthRequest) -> Result<(), Response> {
     })
 }
 
-/// Returns the user that a name and password belong to. An unknown name is treated as `default`,
-/// because browsers require some name.
+/// Returns the user with this name and password. An unknown name counts as `default`, because
+/// browsers require some name.
 async fn log_in(
     site: &SiteState,
     peer: ClientOrigin,
@@ -117,7 +117,7 @@ async fn log_in(
     }
 }
 
-/// The credentials, the target and the origin of a request that must be authenticated.
+/// The credentials, target and origin of a request to be authenticated.
 struct AuthRequest {
     peer: ClientOrigin,
     credentials: Option<(Vec<u8>, Vec<u8>)>,
@@ -135,11 +135,11 @@ impl AuthRequest {
     }
 }
 
-/// The client origin by which wrong passwords of a request are counted.
+/// The client origin to blame for wrong passwords in a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestOrigin(pub(super) ClientOrigin);
 
-/// Returns the permission that is required to request a path, or `None` for the page itself.
+/// Returns the permission required for a path, or `None` for the page itself.
 fn asked(path: &str) -> Option<AccessRequest<'static>> {
     let part = match path {
         "/metrics" | "/api/stats" | "/api/history" | "/api/clients" | "/api/transactions"
@@ -152,7 +152,7 @@ fn asked(path: &str) -> Option<AccessRequest<'static>> {
     Some(AccessRequest { of_all, ..asked })
 }
 
-/// Rejects requests that another web site may have caused a browser to send.
+/// Rejects requests that another web site may have made a browser send.
 fn reject_cross_site(site: &SiteState, request: &Request) -> Result<(), HttpError> {
     let headers = request.headers();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -168,8 +168,8 @@ fn reject_cross_site(site: &SiteState, request: &Request) -> Result<(), HttpErro
              the server with --web-name",
         ));
     }
-    // Browsers add a header to requests that another site has caused. Links from other sites to the
-    // page itself are allowed.
+    // Browsers mark requests that another site has caused with a header. Links from other sites to
+    // the page itself are allowed.
     let is_page = request.uri().path() == "/";
     if !is_page
         && headers
@@ -198,7 +198,7 @@ fn is_ours(host: &str, names: &[String]) -> bool {
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns the user name and the password that a request contains.
+/// Returns the user name and password in a request.
 fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, code) = text.split_once(' ')?;

@@ -1,4 +1,4 @@
-//! Responses in JSON, and the representation of byte strings in JSON.
+//! JSON responses, and the representation of byte strings in JSON.
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -11,8 +11,8 @@ pub(super) fn answer(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, kind)], value.to_string()).into_response()
 }
 
-/// Adds a byte string to a JSON object. If it is valid UTF-8, it is added as text under `name`, and
-/// otherwise in base 64 under `name_base64`.
+/// Adds a byte string to a JSON object: as text under `name` if it is valid UTF-8, otherwise in
+/// base 64 under `name_base64`.
 pub(super) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),
@@ -20,7 +20,7 @@ pub(super) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8
     };
 }
 
-/// Returns a JSON object whose first field is a byte string under `name`.
+/// Returns a JSON object that begins with a byte string under `name`.
 pub(super) fn bytes_object(name: &str, bytes: &[u8]) -> Map<String, Value> {
     let mut object = Map::new();
     put_bytes(&mut object, name, bytes);

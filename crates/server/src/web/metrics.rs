@@ -1,4 +1,4 @@
-//! The metrics of the server for Prometheus.
+//! The server's metrics for Prometheus.
 
 use super::families::{MetricType, MetricsText};
 use super::{predicted, transaction_metrics};
@@ -8,7 +8,7 @@ use crate::shared::StoreContext;
 use alluvium::{Purpose, StatsMetric, StatsMetricKind, StatsMetricUnit};
 use std::sync::atomic::Ordering;
 
-/// Returns all metrics in the text format of Prometheus.
+/// Returns all metrics in Prometheus's text format.
 pub(super) fn text(shared: &StoreContext) -> String {
     let mut text = MetricsText::default();
     server(shared, &mut text);
@@ -80,7 +80,7 @@ fn client_memory(shared: &StoreContext, text: &mut MetricsText) {
     }
 }
 
-/// Writes metrics about the health of the process, its disk and the server.
+/// Writes metrics on the health of the process, its disk and the server.
 fn health(shared: &StoreContext, text: &mut MetricsText) {
     use MetricType::{Counter, Gauge};
     let findings = health::verdict(&HealthMetrics::of(shared));
@@ -219,9 +219,9 @@ fn counted(shared: &StoreContext, text: &mut MetricsText) {
     }
 }
 
-/// A metric family that is built from the store's statistics. It consists of a name, the label that
-/// distinguishes its values, a help text, and for each label value the statistics that are summed.
-/// A family without a label has one value and uses the help text of its first statistic.
+/// A metric family built from the store's statistics. It has a name, a label that distinguishes its
+/// values, a help text and, for each label value, the statistics to sum. A family without a label
+/// has one value and uses its first statistic's help text.
 struct MetricFamily {
     name: &'static str,
     label: Option<(&'static str, &'static str)>,
@@ -249,7 +249,7 @@ const fn each(
     }
 }
 
-/// The metric families that are built from the store's statistics.
+/// The metric families built from the store's statistics.
 #[rustfmt::skip]
 const FAMILIES: &[MetricFamily] = &[
     each("operations_total", "kind",
@@ -330,7 +330,7 @@ const FAMILIES: &[MetricFamily] = &[
     one("tree_runs", &[("", &["tree.runs"])]),
 ];
 
-/// Writes the store's statistics. A ratio is omitted while its denominator is zero.
+/// Writes the store's statistics. Omits a ratio while its denominator is zero.
 fn store(shared: &StoreContext, text: &mut MetricsText) {
     let figures = shared.store.db.stats().list();
     let find = |name: &str| figures.iter().find(|figure| figure.name == name);
@@ -341,7 +341,7 @@ fn store(shared: &StoreContext, text: &mut MetricsText) {
             .flat_map(|(_, names)| *names)
             .find_map(|name| find(name))
         else {
-            // The ratio is omitted because its denominator is still zero.
+            // Omit the ratio, because its denominator is still zero.
             continue;
         };
         let value = |names: &[&str]| {
@@ -378,7 +378,7 @@ fn store(shared: &StoreContext, text: &mut MetricsText) {
     );
 }
 
-/// Writes the numbers of device operations, separated by purpose.
+/// Writes the numbers of device operations by purpose.
 fn device(figures: &[StatsMetric], text: &mut MetricsText) {
     for (name, of) in [
         ("device_reads_total", "reads"),
@@ -398,7 +398,7 @@ fn device(figures: &[StatsMetric], text: &mut MetricsText) {
     }
 }
 
-/// Writes histograms of the latencies of store operations.
+/// Writes latency histograms of store operations.
 fn durations(shared: &StoreContext, text: &mut MetricsText) {
     let times = shared.store.db.distributions();
     text.family(
@@ -424,7 +424,7 @@ fn kind_of(figure: &StatsMetric) -> MetricType {
     }
 }
 
-/// Converts a statistic to the base unit of Prometheus. Times are converted to seconds.
+/// Converts a statistic to Prometheus's base unit, which is the second for times.
 fn in_seconds(figure: &StatsMetric) -> f64 {
     match figure.unit {
         StatsMetricUnit::Nanoseconds => figure.value / 1e9,

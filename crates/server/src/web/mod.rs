@@ -1,4 +1,4 @@
-//! A read-only HTTP interface. It serves a web page for people, JSON for programs, and metrics for
+//! A read-only HTTP interface with a web page for people, JSON for programs, and metrics for
 //! Prometheus.
 //!
 //! *Scope*: authentication, queries, and the display of the server, its store, and their activity
@@ -9,10 +9,10 @@
 //! Invariants:
 //!
 //! - **S12** A client without the password learns nothing about the server or its data, and neither
-//!   does a page of another web site. Requests with unknown host names are rejected, other sites
+//!   does another web site's page. Requests with unknown host names are rejected, other sites
 //!   cannot read responses or embed them in frames, and the page runs only its own scripts.
-//! - **S13** The memory that a request uses has a limit that does not depend on the size of the
-//!   store, unless the request asks for a single value without encoding.
+//! - **S13** A request's memory has a limit that does not depend on the size of the store, unless
+//!   the request asks for a single value without encoding.
 
 mod browse;
 #[cfg(test)]

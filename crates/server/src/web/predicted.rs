@@ -1,4 +1,4 @@
-//! Costs that the store's model predicts, next to the measured costs, for Prometheus.
+//! The cost model's predictions next to the measured costs, for Prometheus.
 
 use super::families::{MetricType, MetricsText};
 use crate::shared::StoreContext;

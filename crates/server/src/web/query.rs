@@ -1,8 +1,9 @@
-//! The query string of a URL. Parameter values are byte strings, so a query can contain any key.
+//! The query string of a URL. Parameter values are byte strings, so that a query can contain any
+//! key.
 
 use super::refusal::HttpError;
 
-/// The names and values of the parameters, in the order of the URL.
+/// The names and values of the parameters in URL order.
 #[derive(Debug, Default)]
 pub(super) struct QueryString(Vec<(Vec<u8>, Vec<u8>)>);
 
@@ -20,7 +21,7 @@ impl QueryString {
         Ok(QueryString(words))
     }
 
-    /// Returns the value of a parameter, or `None` if the parameter is missing.
+    /// Returns a parameter's value, or `None` if it is missing.
     pub(super) fn bytes(&self, name: &str) -> Option<&[u8]> {
         let found = self.0.iter().find(|(known, _)| known == name.as_bytes());
         found.map(|(_, value)| &value[..])
@@ -34,8 +35,8 @@ impl QueryString {
         self.bytes(name).map(read).transpose()
     }
 
-    /// Returns the value of a numeric parameter, or `None` if it is missing. A value greater than
-    /// `most` is replaced by `most`.
+    /// Returns a numeric parameter's value, but at most `most`. Returns `None` if the parameter is
+    /// missing.
     pub(super) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, HttpError> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
@@ -46,13 +47,13 @@ impl QueryString {
             .map_err(|_| HttpError::bad(format!("the parameter {name} must be a number, not {text:?}")))
     }
 
-    /// Returns whether a parameter is present and its value is not `0`.
+    /// Returns whether a parameter is present with a value other than `0`.
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.bytes(name).is_some_and(|value| value != b"0")
     }
 }
 
-/// Decodes percent escapes. A plus sign is decoded as a blank, as in HTML forms.
+/// Decodes percent escapes, and plus signs as blanks, as in HTML forms.
 fn decoded(text: &str) -> Result<Vec<u8>, HttpError> {
     let wrong = || HttpError::bad("a percent sign in the address is not followed by two hexadecimal digits");
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! The routes of the HTTP interface: the page and its files, and the JSON and metrics for programs.
+//! The routes of the HTTP interface: the page and its files, and JSON and metrics for programs.
 
 use super::history::ActivityHistory;
 use super::query::QueryString;
@@ -18,18 +18,18 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Maximum number of clients that a list contains.
+/// Maximum number of clients in a list.
 const MOST_CLIENTS: usize = 100;
 
-/// State shared by all HTTP requests.
+/// The state that all HTTP requests share.
 pub(super) struct SiteState {
     pub(super) shared: Arc<StoreContext>,
-    /// Names of this host that are accepted in requests, in addition to its addresses.
+    /// Host names that requests may use in addition to the host's addresses.
     pub(super) names: Vec<String>,
     pub(super) history: ActivityHistory,
 }
 
-/// The files of the page, each with its path, content type and content.
+/// The page's files, each with its path, content type and content.
 const FILES: [(&str, &str, &str); 8] = [
     ("/", "text/html; charset=utf-8", include_str!("assets/index.html")),
     (
@@ -76,7 +76,7 @@ pub(super) fn router(site: &Arc<SiteState>) -> Router {
     }
     let missing = || async {
         HttpError::missing(
-            "this address does not exist; the page is at /, the interface for programs under /api",
+            "nothing is served at this address; the web page is at /, and the API for programs is under /api",
         )
     };
     let router = router
@@ -104,7 +104,7 @@ pub(super) fn router(site: &Arc<SiteState>) -> Router {
 
 type HttpResult = Result<Response, HttpError>;
 
-/// Executes a function that may wait for the device on a thread that is allowed to block.
+/// Runs a function that may wait for the device on a thread that may block.
 async fn blocking<T: Send + 'static>(
     site: Arc<SiteState>,
     work: impl FnOnce(&SiteState) -> Result<T, HttpError> + Send + 'static,
@@ -123,7 +123,7 @@ async fn json_of(
     site: Arc<SiteState>,
     work: impl FnOnce(&SiteState) -> Result<Value, HttpError> + Send + 'static,
 ) -> HttpResult {
-    // The response is also encoded on that thread, because it may be long.
+    // Encode the response on that thread as well, because it may be long.
     blocking(site, |site| Ok(json::answer(&work(site)?))).await
 }
 
@@ -183,14 +183,13 @@ async fn history(State(site): State<Arc<SiteState>>, RawQuery(query): RawQuery) 
     .await
 }
 
-/// Returns the open transactions and snapshots as JSON, with the old versions that are retained for
-/// them.
+/// Returns the open transactions and snapshots as JSON, with the old versions retained for them.
 async fn transactions(State(site): State<Arc<SiteState>>) -> HttpResult {
     json_of(site, |site| Ok(open_transactions::report(&site.shared.store.db))).await
 }
 
-/// Returns the predicted and measured costs of the store as JSON. The result is null until the
-/// store has executed its first request.
+/// Returns the store's predicted and measured costs as JSON, or null until the store has executed
+/// its first request.
 async fn forecast(State(site): State<Arc<SiteState>>) -> HttpResult {
     json_of(site, |site| {
         let shared = &site.shared;

@@ -1,9 +1,9 @@
-//! Metrics of open transactions, and of the old versions that are retained for readers.
+//! Metrics on open transactions and on the old versions retained for readers.
 
 use super::families::{MetricType, MetricsText};
 use crate::shared::StoreContext;
 
-/// Writes these metrics in the text format of Prometheus.
+/// Writes these metrics in Prometheus's text format.
 pub(super) fn write(shared: &StoreContext, text: &mut MetricsText) {
     let stats = shared.store.db.stats();
     let transactions = &stats.transactions;

@@ -6,15 +6,15 @@ use alluvium::{CompactionState, Db, KeyRange, OutlineKey, OutlineLayer, OutlineN
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Maximum number of pivots that are shown. In a larger tree, leaves are only counted.
+/// Maximum number of pivots to show. In a larger tree, leaves are only counted.
 const MOST: usize = 5000;
-/// Maximum number of pages that are updated in place for which the nodes are read. The limit exists
-/// because the web page refreshes every few seconds.
+/// Maximum number of in-place updated pages whose nodes are read. The limit exists because the web
+/// page refreshes every few seconds.
 const MOST_READ: u64 = 4096;
-/// Maximum number of runs that are shown for each tier. The largest runs are shown.
+/// Maximum number of runs to show for each tier, beginning with the largest.
 const MOST_RUNS: usize = 100;
 
-/// Returns the shape of a store's tree, with the statistics of pages that are updated in place.
+/// Returns the shape of a store's tree, with the statistics of in-place updated pages.
 pub(super) fn shape(db: &Db) -> Value {
     let outline = db.outline();
     let names = KeyspaceNames::of(db);
@@ -27,8 +27,8 @@ pub(super) fn shape(db: &Db) -> Value {
         "pivots": pivots(root),
         "root": node(root, &names, lowest),
     });
-    // The tree is shown without statistics of its pages if they cannot be read. The command `check`
-    // and reads of the data report the damage.
+    // If the pages cannot be read, show the tree without their statistics. The command `check` and
+    // reads of the data report the damage.
     if let Ok(Some(pages)) = paged::outline_within(db, MOST_READ) {
         shape["pages"] = pages;
     }
@@ -48,7 +48,7 @@ impl KeyspaceNames {
         KeyspaceNames(numbered.collect())
     }
 
-    /// Splits a key of the tree into its keyspace and the user's key, and returns both as JSON.
+    /// Splits a tree key into its keyspace and the user's key, both as JSON.
     fn key(&self, key: &[u8]) -> Value {
         let (name, key) = match OutlineKey::of(key) {
             OutlineKey::Between(key) => return json::bytes_object("key", key).into(),

@@ -1,4 +1,4 @@
-//! Commands whose number of keys is an argument, bit operations on strings, and keys that move
+//! Commands with the number of keys as an argument, bit operations on strings, and keys that move
 //! between databases.
 
 use crate::client::{Client, Fixture, sorted};

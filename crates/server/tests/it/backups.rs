@@ -1,4 +1,4 @@
-//! BGSAVE and SAVE create backups that can be opened; settings change while the server runs.
+//! BGSAVE and SAVE create backups that can be opened, and settings change at run time.
 
 use crate::client::{Client, Fixture, any_port, options};
 use alluvium::{Db, Options};
@@ -80,7 +80,7 @@ fn a_backup_takes_the_place_of_the_one_before_when_it_is_whole() {
     assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
     assert_eq!(field(&mut client, "rdb_saves"), "1");
     assert_eq!(backed_up(&directory, "a"), "\"1\"");
-    // A second backup by SAVE. The remains of an unfinished backup occupy its directory.
+    // SAVE makes a second backup, although the remains of an unfinished one occupy its directory.
     client.ask("SET a 2");
     let new = directory.join("alluvium-backup.new");
     let half = FileDirectory::create(&new).unwrap();
@@ -88,7 +88,7 @@ fn a_backup_takes_the_place_of_the_one_before_when_it_is_whole() {
     assert_eq!(client.ask("SAVE"), "OK");
     assert_eq!(backed_up(&directory, "a"), "\"2\"");
     assert!(!new.exists());
-    // A failed backup leaves the previous one intact.
+    // A failed backup must leave the previous one intact.
     client.ask("SET a 3");
     FileDirectory::create(new.join("in the way")).unwrap();
     assert!(client.ask("SAVE").starts_with("-ERR the backup failed"));

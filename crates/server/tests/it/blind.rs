@@ -1,5 +1,5 @@
-//! A SET that need not read the old value does not read it. A SET over a collection still deletes
-//! the collection's elements.
+//! A SET that need not read the old value does not read it, and a SET over a collection still
+//! deletes the collection's elements.
 
 use crate::client::{Client, Fixture, options, request};
 use alluvium::{Db, Options};
@@ -12,8 +12,8 @@ fn count(db: &Db, kind: u8) -> usize {
     data.iter().map(Result::unwrap).filter(of_a_kind).count()
 }
 
-/// Number of keys looked up so far. Scans are excluded, because the background thread for expired
-/// keys scans from time to time.
+/// Returns the number of keys looked up so far. Excludes scans, because the background thread for
+/// expired keys scans from time to time.
 fn lookups(db: &Db) -> u64 {
     let operations = db.stats().operations;
     operations.gets + operations.multi_get_keys
@@ -60,8 +60,8 @@ fn sets_read_nothing_though_there_are_collections() {
     assert_eq!(lookups(&fixture.db), before, "after a restart");
 }
 
-/// Creates collections of all kinds: some renamed after their creation, one expired, one in another
-/// database.
+/// Creates collections of all kinds. Some are renamed afterwards, one has expired, and one is in
+/// another database.
 fn make_collections(client: &mut Client) {
     client.script(
         r#"
@@ -83,8 +83,8 @@ fn make_collections(client: &mut Client) {
     );
 }
 
-/// Overwrites all of them with strings. Neither an element nor a collection's record may remain
-/// once expired collections have been deleted.
+/// Overwrites all of these collections with strings. Once expired collections have been deleted, no
+/// element and no collection's record may remain.
 fn overwrite(fixture: &Fixture, client: &mut Client) {
     client.script("MSET a 1 b 1 c 1 d 1 e 1 f 1 => OK\nSET h 1 EX 1000 => OK\nSET i 1 => OK\nSET j 1 => OK");
     client.script("SELECT 5 => OK\nSET g 1 => OK\nSELECT 0 => OK");
@@ -118,7 +118,7 @@ fn make_collections_anew(client: &mut Client) {
 fn a_store_of_the_first_version_is_brought_up_to_date() {
     let fixture = Fixture::new();
     make_collections(&mut fixture.client());
-    // Removes the records that the first version of the format did not have.
+    // Remove the records that format version 1 did not have.
     let fixture = again(fixture, |db| {
         let data = db.keyspace("redis").unwrap();
         for database in 0..16 {

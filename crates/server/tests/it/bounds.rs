@@ -1,5 +1,5 @@
-//! Memory that a command allocates during execution counts towards the memory limit of clients,
-//! even if the request is small.
+//! Memory that a command allocates during execution counts towards the clients' memory limit, even
+//! if the request is small.
 
 use crate::client::{Client, Fixture, request};
 use alluvium_device::{heap, machine};
@@ -49,7 +49,7 @@ fn strings_grow_no_longer_than_clients_have_memory_for() {
         .find(|reply| reply.starts_with("-OOM"));
     assert!(refused.is_some(), "a string grows and grows");
     assert!(refusals(&mut client) >= 5);
-    // The memory was released.
+    // The memory must have been released.
     client.script("SETRANGE short 999999 y => :1000000");
 }
 
@@ -72,7 +72,8 @@ fn a_transaction_makes_no_more_than_clients_have_memory_for() {
         let reply = client.ask(&format!("SETRANGE k{index} 1000000 x"));
         assert_eq!(reply, "QUEUED");
     }
-    // Commands that get memory are executed, because each error in a transaction is independent.
+    // Commands that get memory are executed, because the commands of a transaction fail
+    // independently.
     let reply = client.ask("EXEC");
     let made = reply.matches(":1000001").count();
     assert_eq!(reply.matches("-OOM the command needs ").count(), 40 - made);
@@ -100,7 +101,7 @@ fn a_field_that_is_asked_for_often_is_not_in_memory_as_often() {
     assert_eq!(reply.len(), 2 * (MIB + 2) + 3);
 }
 
-/// Adds members to a set or a sorted set, with long requests.
+/// Adds members to a set or a sorted set in long requests.
 fn fill(client: &mut Client, command: &str, key: &str, members: std::ops::Range<u32>) {
     for first in members.clone().step_by(1000) {
         let mut words = vec![command.as_bytes().to_vec(), key.as_bytes().to_vec()];
@@ -201,7 +202,7 @@ fn a_key_that_is_watched_often_is_watched_once() {
     }
 }
 
-/// Environment variable that makes the test below act as the child process. Without it, that test
+/// Environment variable that makes the test below act as the child process. Without it, the test
 /// does nothing.
 const CHILD: &str = "ALLUVIUM_BOUNDS_CHILD";
 
@@ -241,7 +242,7 @@ fn a_child_serves_clients_that_send_large_numbers() {
 
 #[test]
 fn long_values_that_many_ask_for_at_once_are_told_whole_or_refused() {
-    // Together the values exceed the memory of the store.
+    // Together, the values exceed the store's memory.
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let value = vec![b'v'; 4_000_000];
@@ -259,7 +260,7 @@ fn long_values_that_many_ask_for_at_once_are_told_whole_or_refused() {
                 for round in 0..2 {
                     let key = (name * 7 + round) % 30;
                     for command in [format!("GET v{key}"), format!("HGET h{key} f")] {
-                        // The server may close the slowest readers when the memory of clients is
+                        // The server may close the slowest readers when the clients' memory is
                         // exhausted.
                         client.send_bytes(format!("{command}\r\n").as_bytes());
                         let Some(reply) = client.try_reply() else {
@@ -293,8 +294,8 @@ fn large_numbers_take_no_more_memory_than_the_store_was_given() {
         .find_map(|line| line.split("peak ").nth(1)?.trim().parse::<u64>().ok());
     let peak = peak.unwrap_or_else(|| panic!("{text}\n{}", String::from_utf8_lossy(&output.stderr)));
     println!("large numbers: {} MiB", peak >> 20);
-    // Each request asks for at least a quarter of a gigabyte. Smaller excesses are not checked: the
-    // number of threads that hold a copy of a few megabytes at the same time varies.
+    // Each request asks for at least a quarter of a gigabyte. Smaller excesses are not checked,
+    // because a varying number of threads hold a copy of a few megabytes at the same time.
     assert!(peak <= 2 * (64 << 20), "{} MiB resident", peak >> 20);
 }
 
@@ -316,7 +317,7 @@ fn all_items_are_told_in_pages() {
         assert_eq!(line(&format!("set {key} 0 3600 2\r\nok\r\n")), "STORED\r\n");
     }
     assert_eq!(line("set gone 0 -1 1\r\nx\r\n"), "STORED\r\n");
-    // The reply to `version` follows the complete dump.
+    // The reply to `version` comes after the complete dump.
     let mut told = line("lru_crawler metadump all\r\nversion\r\n");
     for number in 0..3000 {
         let key = format!("key={number:0>200}%2F exp=");

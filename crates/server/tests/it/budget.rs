@@ -1,4 +1,4 @@
-//! One memory budget for all connections: requests that exceed it wait or are refused, and the
+//! One memory budget covers all connections: requests that exceed it wait or are refused, and the
 //! slowest readers are closed first.
 
 use crate::client::{Client, Fixture, request};
@@ -104,7 +104,7 @@ fn the_slowest_readers_are_closed_and_no_others() {
     let mut spared = fixture.client();
     set(&mut observer, b"k", 700_000);
     // The system's socket buffers hold about the same amount of each reader's replies. Replies of
-    // different lengths leave remainders of different lengths, so their sum is certain to exceed
+    // different lengths leave different remainders there, so that their sum is certain to exceed
     // the limit.
     let key = |reader: usize| format!("k{reader}");
     let length = |reader: usize| 400_000 + 20_011 * reader;
@@ -123,7 +123,7 @@ fn the_slowest_readers_are_closed_and_no_others() {
     wait_until("some are closed", || info(&mut observer, "evicted_clients") > 0);
     let limit = info(&mut observer, "maxmemory_clients");
     assert_eq!(limit, 4 * MIB as u64);
-    // A reply that fits is sent to a client that reads it.
+    // A client that reads gets a reply that fits.
     observer.send(&[b"GET", b"k"]);
     assert_eq!(observer.reply().len(), 700_002);
     idle.script("PING => PONG");
@@ -153,7 +153,7 @@ fn the_slowest_readers_are_closed_and_no_others() {
 fn a_request_that_cannot_fit_is_refused_before_it_comes_and_the_connection_goes_on() {
     let fixture = Fixture::bounded(4 * MIB);
     let mut client = fixture.client();
-    // The refusal arrives before the value has been sent.
+    // The refusal must arrive before the value has been sent.
     client.send_bytes(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000000\r\n");
     let refusal = client.reply();
     assert!(refusal.starts_with("-OOM the request does not fit"), "{refusal}");
@@ -400,7 +400,7 @@ fn what_clients_may_take_is_set_in_the_words_of_redis() {
 /// Environment variable that selects the workload of the child process.
 const ROW: &str = "ALLUVIUM_BUDGET_ROW";
 
-/// Six clients that request values of 1 MB and read no replies.
+/// Six clients request values of 1 MB and read no replies.
 fn readers_that_do_not_read(fixture: &Fixture) {
     let mut observer = fixture.client();
     set(&mut observer, b"k", MIB);
@@ -412,7 +412,7 @@ fn readers_that_do_not_read(fixture: &Fixture) {
 }
 
 /// Waits until the sizes of pending replies are non-zero and have stopped changing. Does not check
-/// whether all clients have pending replies or whether any was closed, because this depends on the
+/// whether all clients have pending replies or whether any was closed, because both depend on the
 /// capacity of the system's socket buffers.
 fn wait_until_held(observer: &mut Client) {
     let (mut last, mut still) = (Vec::new(), 0);
@@ -425,7 +425,7 @@ fn wait_until_held(observer: &mut Client) {
     });
 }
 
-/// 40 clients, each of which sends part of a value of 100 MB.
+/// 40 clients each send part of a value of 100 MB.
 fn unfinished_values(fixture: &Fixture) {
     let mut all: Vec<Client> = (0..40).map(|_| fixture.client()).collect();
     let part = vec![b'v'; 8 * MIB];
@@ -436,7 +436,7 @@ fn unfinished_values(fixture: &Fixture) {
     }
 }
 
-/// Many connections, some of which never read, while others are served.
+/// Serves many connections, some of which never read.
 fn many(fixture: &Fixture) {
     let mut observer = fixture.client();
     set(&mut observer, b"k", 100_000);
@@ -462,7 +462,7 @@ const ROWS: [(&str, Work); 3] = [
     ("many connections", many),
 ];
 
-/// The child process, which runs one workload. Does nothing without its environment variable.
+/// The child process, which runs one workload. Does nothing unless the environment variable is set.
 #[test]
 fn a_child_serves_clients_that_take_memory() {
     let Ok(row) = std::env::var(ROW) else { return };

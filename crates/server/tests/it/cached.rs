@@ -1,4 +1,4 @@
-//! A server in cache mode: its replies, its evictions, its refusals.
+//! Tests the replies, evictions and refusals of a server in cache mode.
 
 use crate::client::{Client, options};
 use alluvium_server::{CacheMemory, CacheServer, Error, ServerLimits, ServerOptions};
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Starts a cache of the given size, with two event loops.
+/// Starts a cache of this size with two event loops.
 pub(crate) fn start(bytes: u64) -> CacheServer {
     CacheServer::start(CacheMemory::new(bytes), options()).unwrap()
 }
@@ -16,7 +16,7 @@ fn redis(cache: &CacheServer) -> Client {
     Client::connect(cache.redis_addr().unwrap())
 }
 
-/// A connection that uses the memcached protocol.
+/// A connection with the memcached protocol.
 struct Memcached(BufReader<TcpStream>);
 
 impl Memcached {
@@ -40,7 +40,7 @@ impl Memcached {
     }
 }
 
-/// Returns a numeric field of memcached statistics or of INFO.
+/// Returns a numeric field from memcached statistics or INFO.
 fn number(text: &str, name: &str) -> u64 {
     let text = text.replace("\\r\\n", "\n");
     let mut lines = text.lines();
@@ -61,7 +61,7 @@ fn both_protocols_see_the_same_items() {
     assert_eq!(memcached.ask("set lake 7 0 9\r\nConstance\r\n"), "STORED\r\n");
     assert_eq!(redis.ask("GET lake"), "\"Constance\"");
     assert_eq!(redis.ask("DBSIZE"), ":2");
-    // CAS detects writes through the other protocol.
+    // CAS must detect writes through the other protocol.
     let gets = memcached.ask("gets lake\r\n");
     let cas: u64 = gets.split([' ', '\r']).nth(4).unwrap().parse().unwrap();
     assert_eq!(redis.ask("SET lake Como"), "OK");

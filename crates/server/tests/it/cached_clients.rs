@@ -1,4 +1,4 @@
-//! Clients of a cache that do not read replies, or that disconnect in the middle of a request.
+//! Clients of a cache that do not read replies or that disconnect in the middle of a request.
 
 use crate::cached::start;
 use crate::client::options;
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Length of a long value, in bytes.
+/// Length of a long value in bytes.
 const LONG: usize = 1_000_000;
 
 const CLIENT_MEMORY: usize = 8 << 20;
@@ -49,7 +49,7 @@ fn store(cache: &CacheServer) {
     ask(&mut socket, b"set s 0 0 1\r\n1\r\n", b"STORED\r\n");
 }
 
-/// The replies with the long value, in the Redis protocol and in the memcached protocol.
+/// The replies that contain the long value, in the Redis and memcached protocols.
 fn replies() -> [Vec<u8>; 2] {
     let value = vec![7; LONG];
     [
@@ -58,7 +58,7 @@ fn replies() -> [Vec<u8>; 2] {
     ]
 }
 
-/// Returns the reported memory of all clients together, in bytes.
+/// Returns the reported total memory of all clients in bytes.
 fn held(cache: &CacheServer) -> u64 {
     let mut socket = connect(cache.redis_addr());
     socket.write_all(b"INFO memory\r\nQUIT\r\n").unwrap();

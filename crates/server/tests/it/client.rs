@@ -1,4 +1,4 @@
-//! A minimal protocol client, and a server for tests.
+//! A minimal protocol client, and a test server.
 
 use alluvium::{Db, Options};
 use alluvium_server::{KeyLayout, Server, ServerLimits, ServerOptions};
@@ -19,23 +19,23 @@ pub(crate) fn any_port() -> Option<SocketAddr> {
     Some("127.0.0.1:0".parse().unwrap())
 }
 
-/// Environment variable: the value `hashed` makes the servers of all tests hash their keys.
+/// Environment variable that makes all test servers hash their keys if its value is `hashed`.
 pub(crate) const KEPT: &str = "ALLUVIUM_TEST_KEYS";
 
 thread_local! {
-    /// Key layout of servers that this thread starts.
+    /// The key layout of servers started by this thread.
     static LAYOUT: Cell<KeyLayout> = Cell::new(match std::env::var(KEPT).as_deref() {
         Ok("hashed") => KeyLayout::Hashed,
         _ => KeyLayout::AsStored,
     });
 }
 
-/// Returns the key layout of servers that this thread starts.
+/// Returns the key layout of servers started by this thread.
 pub(crate) fn layout() -> KeyLayout {
     LAYOUT.get()
 }
 
-/// Guard: servers that this thread starts hash their keys until it is dropped.
+/// While this guard exists, servers started by this thread hash their keys.
 pub(crate) struct Hashed(KeyLayout);
 
 impl Hashed {
@@ -65,7 +65,7 @@ impl Fixture {
         Fixture::with(options())
     }
 
-    /// Starts a server whose clients together use at most `memory` bytes.
+    /// Starts a server whose clients may use at most `memory` bytes in total.
     pub(crate) fn bounded(memory: usize) -> Fixture {
         let limits = ServerLimits {
             memory: Some(memory),
@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    /// Connects. Returns `None` if no server listens.
+    /// Connects to a server. Returns `None` if none is listening.
     pub(crate) fn try_connect(address: SocketAddr) -> Option<Client> {
         let socket = TcpStream::connect(address).ok()?;
         socket.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
@@ -185,7 +185,7 @@ impl Client {
         })
     }
 
-    /// Runs a script. Each line is a command, `=>`, and the expected reply.
+    /// Runs a script. Each line consists of a command, `=>`, and the expected reply.
     pub(crate) fn script(&mut self, script: &str) {
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (command, expected) = line.split_once(" => ").unwrap();
@@ -205,7 +205,7 @@ pub(crate) fn request(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the elements of an array in text form, sorted.
+/// Returns an array's elements in text form, sorted.
 pub(crate) fn sorted(array: &str) -> Vec<String> {
     let inner = array.trim_matches(['[', ']', '<', '>', '{', '}']);
     let mut parts: Vec<String> = inner

@@ -1,5 +1,5 @@
-//! Reads that miss the cache: replies are correct and in order, and no connection waits for the
-//! reads of another.
+//! Reads that miss the cache. Replies must be correct and in order, and no connection may wait for
+//! another one's reads.
 
 use crate::client::{Client, Fixture, options, request};
 use alluvium::{Db, Options};
@@ -14,7 +14,7 @@ fn value(key: u64) -> String {
     format!("{key}-{}", "v".repeat(200))
 }
 
-/// Closes the store and opens it again, so that its cache is empty.
+/// Closes and reopens the store to empty its cache.
 fn with_nothing_in_memory(fixture: Fixture) -> (Db, Server, TempDir) {
     let Fixture { server, db, place } = fixture;
     server.stop();
@@ -27,12 +27,12 @@ fn with_nothing_in_memory(fixture: Fixture) -> (Db, Server, TempDir) {
     (db, server, place)
 }
 
-/// Bytes that scans have read from the device.
+/// Returns the number of bytes that scans have read from the device.
 fn scanned(db: &Db) -> u64 {
     db.stats().device.of(alluvium_base::Purpose::Scan).read_bytes
 }
 
-/// Bytes that lookups have read from the device.
+/// Returns the number of bytes that lookups have read from the device.
 fn looked_up(db: &Db) -> u64 {
     db.stats().device.of(alluvium_base::Purpose::Lookup).read_bytes
 }
@@ -62,12 +62,12 @@ pub(crate) fn walks_over_keys_read_no_long_values() {
         both.starts_with("[:33 [") && both.matches("long").count() == 3,
         "{both}"
     );
-    // Scans over hashed keys look up each key again.
+    // Scans over hashed keys look up each key again, without reading the long values.
     let lookups = looked_up(&db);
     check_scans(&mut client, 30);
     let read = looked_up(&db) - lookups;
     assert!(read < 400_000, "{read} bytes");
-    // The same with uncommitted writes, in MULTI and in BEGIN.
+    // Repeat this with uncommitted writes, in MULTI and in BEGIN.
     client.script("MULTI => OK");
     client.send(&[b"SET", b"long:own", long.as_bytes()]);
     assert_eq!(client.reply(), "QUEUED");
@@ -98,7 +98,7 @@ pub(crate) fn walks_over_keys_read_no_long_values() {
     let read = scanned(&db) - before;
     assert!(read < 400_000, "{read} bytes");
     if !is_hashed {
-        // Commands that need the values still return all of them.
+        // Commands that need the values must still return all of them.
         assert_eq!(
             client.ask("RANGE [long: (m LIMIT 3").matches(&long[..]).count(),
             3
@@ -167,7 +167,7 @@ fn pipelines_of_connections_that_wait_for_the_device_get_their_replies_in_order(
                     bytes.extend_from_slice(&request(&[b"INCR", own.as_bytes()]));
                     bytes.extend_from_slice(&request(&[b"HGET", b"h", b"b"]));
                     bytes.extend_from_slice(&request(&[b"ECHO", b"end"]));
-                    // Sent in two pieces, so that more requests arrive while some wait.
+                    // Send the requests in two pieces, so that more of them arrive while some wait.
                     let (head, tail) = bytes.split_at(random.usize(..bytes.len()));
                     client.send_bytes(head);
                     client.send_bytes(tail);
@@ -183,11 +183,11 @@ fn pipelines_of_connections_that_wait_for_the_device_get_their_replies_in_order(
         }
     });
     let read = db.stats().operations.multi_get_keys - reads_before;
-    // Consecutive commands on one key read it once.
+    // Consecutive commands on one key read it only once.
     assert!(read > 8 * 60 * 20, "{read} keys were read");
 }
 
-/// Sends requests in two pieces, so that more requests arrive while some wait, and expects exactly
+/// Sends requests in two pieces, so that more of them arrive while some wait, and expects exactly
 /// these replies.
 fn expect(stream: &mut TcpStream, requests: &str, cut: usize, replies: &str) {
     let (head, tail) = requests.as_bytes().split_at(cut);
@@ -230,7 +230,7 @@ fn pipelines_of_memcached_that_wait_for_the_device_get_their_replies_in_order() 
                         requests += &format!("get {key}\r\nmg {key} s\r\n");
                         replies += &format!("VALUE {key} 0 {len}\r\n{text}\r\nEND\r\nHD s{len}\r\n");
                     }
-                    // Changes read under locks, writes are visible immediately, and a command
+                    // `incr` reads under its lock, writes are visible immediately, and a command
                     // without an item ends the batch.
                     requests += &format!("incr own{seed} 1\r\nget own{seed}\r\nmn\r\nget nothing\r\n");
                     let digits = round.to_string().len();

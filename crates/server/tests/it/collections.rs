@@ -1,4 +1,4 @@
-//! Hashes, sets, lists and sorted sets.
+//! Tests hashes, sets, lists and sorted sets.
 
 use crate::client::{Fixture, sorted};
 use std::collections::BTreeSet;
@@ -95,7 +95,7 @@ fn members_of_large_sets_are_drawn_from_all_of_them() {
     assert_eq!(walk(&mut client, "SSCAN s", "").len(), 2980);
 }
 
-/// Returns all elements that a complete iteration with a SCAN command returns.
+/// Returns all elements from a complete iteration with a SCAN command.
 fn walk(client: &mut crate::client::Client, command: &str, options: &str) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     let mut cursor = "0".to_owned();

@@ -1,4 +1,4 @@
-//! Connections: authentication, settings, and the information that the server keeps on each.
+//! Connections: authentication, settings, and what the server reports about each.
 
 use crate::client::{Client, Fixture, any_port, options};
 use alluvium_server::{Error, Exposure, Server, ServerOptions, TlsOptions};
@@ -349,7 +349,7 @@ fn handshakes_that_do_not_come_to_their_end_are_ended() {
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         socket.write_all(begun).unwrap();
         let mut said = Vec::new();
-        // A closing message of the server is not a reply.
+        // The server's closing message is not a reply.
         socket.read_to_end(&mut said).unwrap();
         assert!(said.len() < 40, "{said:?}");
     }
@@ -391,11 +391,11 @@ fn connections_can_be_encrypted() {
     let mut reply = vec![0; expected.len()];
     stream.read_exact(&mut reply).unwrap();
     assert!(reply == expected.as_bytes());
-    // A client without encryption gets no reply.
+    // A client without encryption must get no reply.
     let mut plain = std::net::TcpStream::connect(fixture.server.redis_addr().unwrap()).unwrap();
     plain.write_all(b"PING\r\nPING\r\n").unwrap();
     let mut answer = Vec::new();
-    // The connection may be cut in the middle of the server's answer.
+    // The connection may end in the middle of the server's answer.
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.windows(4).any(|part| part == b"PONG"));
     let bad = TlsOptions {
@@ -419,7 +419,7 @@ fn a_panic_in_a_command_ends_its_connection_alone() {
     let fixture = Fixture::new();
     let mut other = fixture.client();
     other.script("SET a 1 => OK");
-    // More iterations than the maximum number of threads.
+    // Use more iterations than the maximum number of threads.
     for _ in 0..300 {
         let mut client = fixture.client();
         client.send_bytes(b"DEBUG PANIC\r\n");

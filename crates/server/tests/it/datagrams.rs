@@ -1,4 +1,4 @@
-//! Datagrams over a network that loses, duplicates and reorders them.
+//! Sends datagrams over a network that loses, duplicates and reorders them.
 
 use alluvium_server::datagram::PortRouting;
 use alluvium_server::datagram::format::{
@@ -31,7 +31,7 @@ fn directed(ports: usize, key: Option<&[u8]>, direction: PortRouting) -> (CacheS
     (cache, address)
 }
 
-/// Numbers of datagrams that the network lost, duplicated and delayed.
+/// Numbers of datagrams that the network has lost, duplicated and delayed.
 #[derive(Debug, Default)]
 struct Counts {
     lost: AtomicU64,
@@ -178,7 +178,7 @@ fn directory_of(server: SocketAddr) -> PortDirectory {
     PortDirectory::decode(format::read(&bytes[..length]).unwrap().value).unwrap()
 }
 
-/// Sends random requests on few keys and compares the replies with a map.
+/// Sends random requests for a few keys, and compares the replies with a map.
 fn compare(client: &mut DatagramClient, seed: u64, rounds: usize) {
     compare_with(|requests| client.execute(requests).unwrap(), seed, rounds);
 }
@@ -256,8 +256,8 @@ fn ports_hand_over_what_is_others_and_no_request_is_lost_or_executed_twice() {
     let mut client = DatagramClient::connect(network.address, None).unwrap();
     client.set_direction(PortRouting::Software);
     compare(&mut client, 5, 20);
-    // The same client sends some requests to the wrong port. A server that does not forward them
-    // reports this.
+    // The client sends some requests to the wrong port. A server that does not forward requests
+    // must report this.
     let (_cache, address) = server(2, None);
     let mut client = DatagramClient::connect(address, None).unwrap();
     client.set_direction(PortRouting::Software);

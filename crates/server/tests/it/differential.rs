@@ -1,9 +1,9 @@
-//! Sends the same random commands to a real Redis and to this server: the replies must be equal.
+//! Sends the same random commands to a real Redis and to this server, whose replies must be equal.
 //!
-//! `ALLUVIUM_REDIS_SERVER` names the program; by default `redis-server` is searched in PATH.
-//! Without it the test prints a note and passes. `ALLUVIUM_REDIS_COMMANDS` sets the number of
-//! commands, `ALLUVIUM_REDIS_SEED` the seed. Replies without a defined order are sorted before the
-//! comparison. Commands with random replies are excluded.
+//! `ALLUVIUM_REDIS_SERVER` names the Redis program, which is `redis-server` in PATH by default. If
+//! there is none, the test prints a note and passes. `ALLUVIUM_REDIS_COMMANDS` sets the number of
+//! commands, and `ALLUVIUM_REDIS_SEED` the seed. Replies without a defined order are sorted before
+//! the comparison, and commands with random replies are excluded.
 
 use crate::client::{Client, Fixture, sorted};
 use crate::other::Other;
@@ -30,7 +30,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 pub(crate) fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
     let kinds = ["s", "l", "h", "t", "z", "n"];
     let key = |own: &str, random: &mut fastrand::Rng| {
-        // Usually a key of the right type, occasionally of another.
+        // Usually use a key of the right type, occasionally one of another type.
         let kind = if random.u8(..20) == 0 {
             kinds[random.usize(..kinds.len())]
         } else {
@@ -47,8 +47,8 @@ pub(crate) fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
             "T" => key("t", random),
             "Z" => key("z", random),
             "N" => key("n", random),
-            // F: decimals small enough for a long double to represent precisely. X: sets whose
-            // scores are all equal.
+            // F stands for decimals small enough for a long double to represent precisely, X for
+            // sets whose scores are all equal.
             "F" => format!("f{}", random.u8(..4)),
             "X" => format!("x{}", random.u8(..4)),
             other => other.to_owned(),
@@ -76,8 +76,8 @@ pub(crate) fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
             3..10 => format!("{:.2}", random.f64() * 20.0 - 10.0),
             _ => random.i32(-5..10).to_string(),
         },
-        // Redis adds in binary with 64 bits, this server in decimal. For small numbers the sums are
-        // equal.
+        // Redis adds in binary with 64 bits, this server in decimal. Their sums of small numbers
+        // are equal.
         "$float" => format!("{}.{}", random.i32(-2..2), random.u8(..100)),
         "$bound" => match random.u8(..6) {
             0 => "-inf".to_owned(),
@@ -283,8 +283,8 @@ pub(crate) const SHAPES: &[&str] = &[
     "SLOWLOG LEN x",
 ];
 
-/// Extra weights, for commands that would find differences too rarely at the default frequency, and
-/// for commands that create the data they need.
+/// Additional shapes: commands that would find differences too rarely at the default frequency, and
+/// commands that create the data they need.
 const MORE: &[(usize, &str)] = &[
     (5, "HSET H $member $value $member $value $member $value"),
     (2, "HRANDFIELD H 100"),
@@ -381,7 +381,8 @@ pub(crate) fn is_of_its_moment(command: &str) -> bool {
     ["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME", "RANDOMKEY", "OBJECT"].contains(&name)
 }
 
-/// Returns a reply in the form that is compared. The iteration order of large sorted sets differs.
+/// Converts a reply to the form that is compared, because the iteration order of large sorted sets
+/// differs.
 pub(crate) fn compared(command: &str, reply: String) -> Vec<String> {
     if is_unordered(command) && !reply.starts_with('-') {
         return sorted(&reply.replace(['[', ']', '<', '>', '{', '}'], " "));
@@ -392,9 +393,9 @@ pub(crate) fn compared(command: &str, reply: String) -> Vec<String> {
         Some("PTTL") => 100_000,
         Some("EXPIRETIME") => 10_000,
         Some("PEXPIRETIME") => 10_000_000,
-        // Redis shares one object among all small integers.
+        // Redis shares one object among all equal small integers.
         Some("OBJECT") if reply.starts_with(':') => return vec!["a number".to_owned()],
-        // Compares only whether a key exists.
+        // Compare only whether a key exists.
         Some("RANDOMKEY") => return vec![reply.starts_with("nil").to_string()],
         _ => return vec![reply],
     };
@@ -445,8 +446,7 @@ fn compare(version: &str) {
     compare_with(version, fixture.server.redis_addr().unwrap(), Commands::All);
 }
 
-/// Adds a description to `different` if two replies differ. Only the first ten differences are
-/// recorded.
+/// Adds a description to `different` if two replies differ. Records only the first ten differences.
 fn note_difference(
     step: u64,
     history: &[String],
@@ -499,12 +499,12 @@ fn compare_with(version: &str, address: SocketAddr, commands: Commands) {
             }
             _ => fill(shapes[random.usize(..shapes.len())], &mut random),
         };
-        // Replies of a transaction are compared verbatim, so commands with unordered replies are
-        // left out.
+        // A transaction's replies are compared verbatim, so leave out commands with unordered
+        // replies.
         if in_multi && (is_unordered(&command) || is_of_its_moment(&command)) {
             continue;
         }
-        // Keys with a short time to live expire on both servers before the next command.
+        // Let keys with a short time to live expire on both servers before the next command.
         let is_brief = command.ends_with(" PX 3");
         if is_brief && in_multi {
             continue;
@@ -520,7 +520,8 @@ fn compare_with(version: &str, address: SocketAddr, commands: Commands) {
         }
         if is_brief {
             std::thread::sleep(Duration::from_millis(6));
-            // Redis counts expired keys until a client accesses them.
+            // Redis counts expired keys until a client accesses them, so access the key on both
+            // servers.
             let look = format!("EXISTS {}", command.split(' ').nth(1).unwrap());
             assert_eq!(ours.ask(&look), theirs.ask(&look), "{command}");
         }

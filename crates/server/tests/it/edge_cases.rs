@@ -1,4 +1,4 @@
-//! Unusual requests: a real Redis and this server must reply alike.
+//! Unusual requests, to which a real Redis and this server must reply alike.
 
 use crate::client::{Client, Fixture};
 use crate::differential::start_redis;
@@ -18,7 +18,7 @@ fn compare(lines: impl IntoIterator<Item = String>) {
     }
 }
 
-/// Numbers in hexadecimal notation, and strings that resemble them.
+/// Hexadecimal numbers, and strings that resemble them.
 const HEXADECIMAL: &[&str] = &[
     "0x1p3",
     "0X1P3",
@@ -46,7 +46,8 @@ const HEXADECIMAL: &[&str] = &[
     "-0x0",
 ];
 
-/// Numbers that require rounding, or exceed the range of a double. Redis computes with more digits.
+/// Numbers that must be rounded or exceed the range of a double. Redis computes them with more
+/// digits.
 const ROUNDED: &[&str] = &[
     "0x1.00000000000008p0",
     "0x1.000000000000080000001p0",
@@ -163,7 +164,8 @@ fn what_command_getkeys_refuses_is_said_as_redis_says_it() {
     );
 }
 
-/// Sends bytes and returns the answer, up to the mark or the end of the connection.
+/// Sends bytes and returns the answer up to `mark` or, if `mark` is empty, up to the end of the
+/// connection.
 fn answered(address: SocketAddr, bytes: &[u8], mark: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -203,7 +205,7 @@ fn lines_that_are_typed_end_where_redis_ends_them() {
         let theirs = answered(redis.address, bytes, pong);
         assert_eq!(answered(ours, bytes, pong), theirs, "{}", bytes.escape_ascii());
     }
-    // A line with a zero byte never ends. It is refused once it exceeds the length limit.
+    // A line with a zero byte never ends, and is refused once it exceeds the length limit.
     let zero = |rest: &[u8]| [b"PING\r\nECHO a\0b\r\nPING\r\n", rest].concat();
     let refused = [
         vec![b'a'; 100_000],

@@ -1,11 +1,11 @@
-//! Expired keys release their space without any command.
+//! The server must reclaim the space of expired keys without any command.
 //!
 //! `ALLUVIUM_EXPIRED_KEYS` sets the number of keys.
 
 use crate::client::{Fixture, request};
 use std::time::{Duration, Instant};
 
-/// Maximum time for the background work.
+/// Time limit for the background work.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
@@ -17,8 +17,8 @@ fn the_space_of_expired_keys_comes_back_without_a_command() {
     for first in (0..keys).step_by(100) {
         let mut bytes = Vec::new();
         for key in first..first + 100 {
-            // Key names that do not compress, because compressible ones would not show the space
-            // used.
+            // Use key names that do not compress, because compressible ones would not show the
+            // space used.
             let name = format!("key {:016x}", u64::wrapping_mul(key, 0x9E37_79B9_7F4A_7C15));
             bytes.extend_from_slice(&request(&[b"SET", name.as_bytes(), &value, b"PX", b"2000"]));
         }

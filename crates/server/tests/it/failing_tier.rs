@@ -1,5 +1,5 @@
-//! A second tier that cannot be read: commands that need it fail, and neighbouring commands
-//! succeed.
+//! A second tier that cannot be read. Commands that need it must fail, and neighbouring commands
+//! must succeed.
 
 use crate::client::{Client, Hashed, options, request};
 use alluvium::simulation::DirectoryOpener as _;
@@ -17,9 +17,9 @@ fn directories(machines: &[SimDirectory; 2]) -> TierDirectories {
     TierDirectories::from(first).and(second)
 }
 
-/// Creates a store whose keys are on its second tier and not cached.
+/// Creates a store whose keys are all on its second tier and not cached.
 fn filled(machines: &[SimDirectory; 2]) -> Db {
-    // Compactions write all output to the second tier.
+    // Make compactions write all output to the second tier.
     let of = || Options::new().memory(64 << 20).fast_bytes(0);
     let db = of().create_in(directories(machines)).unwrap();
     let server = Server::start(&db, options()).unwrap();
@@ -42,7 +42,7 @@ fn filled(machines: &[SimDirectory; 2]) -> Db {
     of().open_existing_in(directories(machines)).unwrap()
 }
 
-/// Returns the next line from the server, without its line end.
+/// Returns the server's next line, without its line end.
 fn line(client: &mut Client) -> String {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
@@ -65,7 +65,7 @@ fn neighbours_have_their_replies() {
     cache.send_bytes(b"set new 0 0 1\r\n1\r\n");
     assert_eq!(line(&mut cache), "STORED");
     machines[1].inject(InjectedFault::failing(DeviceOperation::Read).sticky());
-    // The server may have read some keys when it started, and may have cached them.
+    // The server may have read and cached some keys when it started.
     let fails = "-ERR tier 1 in ";
     let names = (0..KEYS).map(|number| format!("cold:{number}"));
     let mut cold = names.filter(|name| client.ask(&format!("GET {name}")).starts_with(fails));
@@ -101,7 +101,7 @@ fn neighbours_have_their_replies() {
             command[0].escape_ascii()
         );
     }
-    // Later commands are executed in batches again, and each change was applied exactly once.
+    // Later commands run in batches again, and each change must have been applied exactly once.
     assert_eq!(client.ask("MGET count word blind"), "[\"6\" \"abcd\" \"2\"]");
     let mut is_cold = |name: &String| {
         cache.send_bytes(format!("get {name}\r\n").as_bytes());
@@ -117,7 +117,7 @@ fn neighbours_have_their_replies() {
     assert_eq!(lines[..3], ["VALUE new 0 1", "1", "END"]);
     assert!(lines[3].starts_with("SERVER_ERROR tier 1 in "), "{lines:?}");
     assert_eq!(lines[4..], ["VALUE new 0 1", "1", "END"]);
-    // Once the tier works again, all keys are readable.
+    // Once the tier works again, all keys can be read.
     machines[1].clear_faults();
     client.send_bytes(&commands.map(request)[2]);
     assert!(client.reply().starts_with("\"\\x07"));

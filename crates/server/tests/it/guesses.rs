@@ -1,5 +1,5 @@
-//! Wrong passwords: the answer is delayed, by a clock that the tests control, without delaying
-//! other clients.
+//! Delays the answers to wrong passwords without delaying other clients. The tests control the
+//! clock.
 
 use crate::client::{Client, Fixture, any_port, options};
 use alluvium_server::{ServerOptions, WakeupClock};
@@ -28,7 +28,7 @@ impl WakeupClock for Hands {
 }
 
 impl Hands {
-    /// Waits until `count` tasks wait for the clock.
+    /// Blocks until `count` tasks wait for the clock.
     fn are_waited_for_by(&self, count: usize) {
         let state = self.state.lock().unwrap();
         let patience = Duration::from_secs(30);
@@ -102,8 +102,8 @@ fn each_wrong_password_waits_longer_and_nobody_else_does() {
     let mut other = fixture.client();
     guesser.send("AUTH wrong\r\nPING\r\nAUTH wrong\r\n");
     hands.are_waited_for_by(1);
-    // The single event loop continues to serve other clients from the same address and accepts
-    // their logins.
+    // The single event loop keeps serving other clients from the same address and accepts their
+    // logins.
     other.script("AUTH secret => OK\nSET a 1 => OK");
     fixture.client().script("AUTH secret => OK\nGET a => \"1\"");
     guesser.hears_nothing_yet();
@@ -113,7 +113,7 @@ fn each_wrong_password_waits_longer_and_nobody_else_does() {
     hands.advance(1);
     guesser.hears(WRONG);
     guesser.hears("-NOAUTH Authentication required.\r\n");
-    // The second guess was processed after the answer to the first, and its delay is twice as long.
+    // The second guess is processed after the answer to the first, with twice the delay.
     hands.are_waited_for_by(1);
     hands.advance(199);
     other.script("PING => PONG");
@@ -163,14 +163,14 @@ fn a_right_password_is_let_in_at_once_whatever_came_from_its_address() {
         hands.are_waited_for_by(count);
         guessers.push(guesser);
     }
-    // Correct passwords are accepted on each protocol while answers to wrong ones are pending.
+    // Each protocol accepts correct passwords while answers to wrong ones are pending.
     let mut late = Raw::new(fixture.server.redis_addr());
     late.send("AUTH secret\r\nPING\r\n");
     late.hears("+OK\r\n+PONG\r\n");
     let mut item = Raw::new(fixture.server.memcached_addr());
     item.send("set x 0 0 14\r\ndefault secret\r\n");
     item.hears("STORED\r\n");
-    // One guess per connection has been processed.
+    // One guess per connection has been processed so far.
     hands.are_waited_for_by(40);
     hands.advance(100);
     guessers[0].hears(WRONG);
@@ -195,7 +195,7 @@ fn clients_of_memcached_and_browsers_wait_as_well() {
             "GET /api/stats HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAuthorization: Basic {password}\r\n\r\n"
         )
     };
-    // The credentials `default:wrong`, then `default:secret`, in base64.
+    // The credentials are `default:wrong`, then `default:secret`, in base64.
     let (mut guesser, mut browser) = (Raw::new(Some(address)), Raw::new(Some(address)));
     guesser.send(&ask("ZGVmYXVsdDp3cm9uZw=="));
     hands.are_waited_for_by(1);

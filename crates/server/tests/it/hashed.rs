@@ -1,5 +1,5 @@
-//! Servers with hashed keys: they run the general server tests, and tests of behaviour that only
-//! they have.
+//! Servers with hashed keys. They run the general server tests, and tests of their specific
+//! behaviour.
 
 use crate::client::{Client, Fixture, Hashed, options, sorted};
 use crate::hashed_model::scanned;
@@ -230,7 +230,7 @@ fn the_command_line_reads_and_writes_them_beside_a_server_and_without() {
 fn a_store_keeps_what_it_was_made_with_and_one_with_keys_in_order_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let db = open(place.path());
-    // Nothing has been written to the new store, so it can still use either layout.
+    // The new store contains nothing yet, so it can still use either layout.
     end(start(&db, KeyLayout::AsStored).unwrap());
     let server = start(&db, KeyLayout::Hashed).unwrap();
     Client::connect(server.redis_addr().unwrap()).script("SET a 1 => OK");
@@ -281,8 +281,8 @@ fn a_store_keeps_what_it_was_made_with_and_one_with_keys_in_order_is_refused() {
     end(start(&db, KeyLayout::Hashed).unwrap());
 }
 
-/// SCAN returns every key that exists throughout the scan, regardless of changes to other keys, of
-/// merges that move records, and of whether each page restarts the iteration.
+/// SCAN must return every key that exists throughout the scan, whatever happens to other keys,
+/// whether or not merges move records, and whether or not each page restarts the iteration.
 #[test]
 fn scan_meets_all_keys_that_stay_while_others_come_and_go_and_merges_move_them() {
     for is_crowded in [false, true] {
@@ -314,7 +314,7 @@ fn scan_meets_all_keys_that_stay_while_others_come_and_go_and_merges_move_them()
                 _ => {}
             }
             if is_crowded {
-                // More open scans than the server keeps.
+                // Open more scans than the server keeps.
                 (0..5).for_each(|_| drop(other.ask("SCAN 0 COUNT 1")));
             }
         });
@@ -341,8 +341,8 @@ fn scan_within_multi_meets_its_writes_and_all_that_was_there() {
     let cursor = next.trim_matches('"');
     assert_ne!(cursor, "0");
     client.script("MULTI => OK\nSET own v => QUEUED\nSET key:1 other => QUEUED\nDEL key:2 => QUEUED");
-    // A scan that was open before returns the earlier keys. A scan that starts now also returns the
-    // new key.
+    // A scan that was already open returns the earlier keys. A scan that starts now also returns
+    // the new key.
     client.script(&format!(
         "SCAN {cursor} COUNT 100 => QUEUED\nSCAN 0 COUNT 100 => QUEUED\nKEYS * => QUEUED\nDBSIZE => QUEUED"
     ));
@@ -440,7 +440,7 @@ fn emptied_databases_stay_empty() {
 fn a_transaction_depends_on_keys_that_were_never_there() {
     let fixture = fixture();
     let (mut one, mut other) = (fixture.client(), fixture.client());
-    // The first access to this database, which has never had keys.
+    // This is the first access to the database, which has never had keys.
     one.script("BEGIN => OK\nGET k => nil\nSET mine 1 => OK");
     other.script("SET k 1 => OK");
     let reply = one.ask("COMMIT");
@@ -456,7 +456,7 @@ fn a_transaction_depends_on_keys_that_were_never_there() {
     one.script("BEGIN => OK\nDBSIZE => :2\nDEL k new => :2\nDBSIZE => :0\nCOMMIT => OK\nDBSIZE => :0");
 }
 
-/// Writes a string and a list in each MULTI until the server is gone: the string is hashed, and the
+/// Writes a string and a list in each MULTI until the server is gone. The string is hashed, and the
 /// list's elements are stored in order. Returns the number of the first transaction without an
 /// acknowledgement.
 fn write_both(address: std::net::SocketAddr, from: u64) -> u64 {
@@ -498,14 +498,14 @@ fn multi_is_whole_across_both_kinds_of_keyspaces_after_kills() {
         let writer = std::thread::spawn(move || write_both(address, found + 1));
         std::thread::sleep(wait);
         server.kill();
-        // The last transaction was sent without an acknowledgement, and may have taken effect.
+        // The last transaction was not acknowledged, but may have taken effect.
         acknowledged = writer.join().unwrap() - 1;
     }
     assert!(acknowledged > 10, "{acknowledged}");
 }
 
-/// Commits are atomic even if the process ends between any two of them, and readers never see part
-/// of a commit.
+/// Commits must be atomic even if the process ends between any two of them, and readers must never
+/// see part of a commit.
 #[test]
 fn others_see_both_kinds_change_together() {
     let Fixture { server, db, place } = fixture();

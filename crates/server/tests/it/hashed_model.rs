@@ -1,8 +1,8 @@
 //! Sends the same random commands of several clients to a server with hashed keys and to one with
-//! ordered keys: the replies are equal, except for the order of keys.
+//! ordered keys. The replies must be equal, except for the order of keys.
 //!
-//! `ALLUVIUM_HASHED_COMMANDS` sets the number of commands, `ALLUVIUM_HASHED_SEED` the seed. During
-//! the test, records are flushed and merged, and both servers are restarted.
+//! `ALLUVIUM_HASHED_COMMANDS` sets the number of commands, and `ALLUVIUM_HASHED_SEED` the seed.
+//! During the test, records are flushed and merged, and both servers are restarted.
 
 use crate::client::{Client, options, sorted};
 use crate::differential::{SHAPES, compared, fill, is_of_its_moment, is_unordered};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 const CLIENTS: usize = 4;
 
-/// Commands in addition to those on keys of one database.
+/// Additional commands, besides those on the keys of one database.
 const OTHERS: &[&str] = &[
     "SELECT 0",
     "SELECT 1",
@@ -124,9 +124,10 @@ impl Both {
         match self.state {
             _ if is_brief => false,
             State::Plain => true,
-            // The replies arrive together with that of EXEC.
+            // The replies arrive as part of EXEC's.
             State::Multi => !of_its_moment,
-            // In an ordered store, partial iterations depend on a part of the key space.
+            // In an ordered store, the read set of a partial iteration covers only part of the
+            // keys.
             State::Begun => !command.starts_with("KEYS [") && !command.contains(" MATCH "),
         }
     }
@@ -145,7 +146,7 @@ impl Both {
     }
 }
 
-/// Returns all keys that SCAN returns, page by page.
+/// Returns all keys from SCAN, page by page.
 pub(crate) fn scanned(client: &mut Client, count: usize, mut between: impl FnMut()) -> Vec<String> {
     let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
     loop {
@@ -181,7 +182,8 @@ fn random_commands_to_hashed_and_ordered_keys_have_equal_replies() {
         }
         let has_begun = clients.iter().any(|client| client.state == State::Begun);
         match random.u16(..800) {
-            // Conflict detection depends on the contents of memory.
+            // Conflict detection depends on what is in memory, so do not move records while a
+            // transaction is open.
             0..8 if !has_begun => hashed.db().checkpoint().unwrap(),
             8 if !has_begun => hashed.db().compact().unwrap(),
             9..11 => {

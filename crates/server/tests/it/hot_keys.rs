@@ -1,4 +1,4 @@
-//! The cost of pipelined commands on one key: reads, and steps of iterators.
+//! The cost of pipelined commands on one key, in reads and iterator steps.
 
 use crate::client::{Client, Fixture, request, sorted};
 use crate::differential::{SHAPES, compared, fill, is_of_its_moment};
@@ -19,7 +19,7 @@ fn numbered(words: &[&str], numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     numbers.map(command).collect()
 }
 
-/// Upper bound on the parts in which a pipeline is received. Each part is one batch.
+/// Upper bound on the number of parts in which a pipeline arrives. Each part is one batch.
 const PARTS: u64 = 8;
 
 #[test]
@@ -42,7 +42,7 @@ fn commands_of_a_pipeline_on_one_key_read_its_record_and_their_elements_at_once(
     assert!(replies.into_iter().eq(expected) && read <= PARTS, "{read}");
     let (_, read) = reads(numbered(&["LPUSH", "l"], 0..200));
     assert!(read <= PARTS, "{read}");
-    // One of the elements exists already, and one occurs twice.
+    // One of the elements already exists, and one occurs twice.
     let hset = |number: u32| request(&[b"HSET", b"h", format!("{number:06}").as_bytes(), b"v"]);
     let (replies, read) = reads((0..200).chain([7]).map(hset).collect());
     let added = |replies: &[String]| replies.iter().filter(|reply| *reply == ":1").count();
@@ -58,7 +58,7 @@ fn commands_of_a_pipeline_on_one_key_read_its_record_and_their_elements_at_once(
         replies.iter().all(|reply| reply == "\"v\"") && read <= 2 * PARTS,
         "{read}"
     );
-    // The field was deleted earlier in the pipeline, although it had been read before.
+    // The pipeline deletes the hash first, although its fields may already have been prefetched.
     let mut requests = vec![request(&[b"DEL", b"h"])];
     requests.extend(numbered(&["HGET", "h"], 0..50));
     let (replies, _) = reads(requests);
@@ -83,7 +83,7 @@ fn taking_many_members_in_one_transaction_does_not_walk_over_those_that_it_took(
     let before = fixture.db.stats().operations.scanned;
     let mut requests = vec![request(&[b"MULTI"])];
     for number in 0..MEMBERS {
-        // Pops alternate between both ends; once, a new first member is added.
+        // Pops alternate between both ends, and a new first member is added once.
         requests.push(request(&[
             if number % 2 == 0 { b"ZPOPMIN" } else { b"ZPOPMAX" },
             b"z",
@@ -101,8 +101,8 @@ fn taking_many_members_in_one_transaction_does_not_walk_over_those_that_it_took(
     );
     assert_eq!(last.matches("m0").count() as u32, MEMBERS - 1);
     let scanned = fixture.db.stats().operations.scanned - before;
-    // An iterator reads a few records ahead. Skipping all deleted records would amount to about a
-    // million.
+    // An iterator reads a few records ahead. Skipping all deleted records would take about a
+    // million steps.
     assert!(
         scanned < u64::from(MEMBERS) * 8,
         "{scanned} records were walked over"
@@ -122,7 +122,7 @@ fn elements_that_a_pipeline_pops_are_read_together_and_walked_over_by_none() {
         requests.push(request(&[b"LPOP", b"l"]));
         requests.push(request(&[b"RPOP", b"l"]));
         if number % 50 == 0 {
-            // Elements pushed in between are popped first.
+            // Elements pushed in between must be popped first.
             requests.push(request(&[b"LPUSH", b"l", b"x", b"y"]));
             requests.push(request(&[b"LPOP", b"l"]));
             requests.push(request(&[b"LPOP", b"l"]));
@@ -151,7 +151,7 @@ fn elements_that_a_pipeline_pops_are_read_together_and_walked_over_by_none() {
 fn on_key(kind: &str, key: &str, random: &mut fastrand::Rng) -> String {
     let is_fit = |shape: &&&str| {
         let mut words = shape.split(' ');
-        // Comparisons of times to live depend on when each server executes the command.
+        // Comparing times to live depends on when each server executes the command.
         let compares_times = shape.starts_with("EXPIRE") && (shape.ends_with("GT") || shape.ends_with("LT"));
         let is_fit = words.any(|word| word == kind || word == "$any");
         is_fit && !is_of_its_moment(shape) && !compares_times
@@ -191,7 +191,7 @@ fn pipelines_that_stay_on_one_key_are_what_their_commands_are_one_by_one() {
         let requests: Vec<Vec<u8>> = commands.iter().map(words).collect();
         let found = self::together(&mut batches, &requests);
         for (command, found) in commands.iter().zip(found) {
-            // Random replies within EXEC arrive in any order.
+            // EXEC's reply may contain unordered replies.
             let compared = |reply: String| match &command[..] {
                 "EXEC" => sorted(&reply.replace(['[', ']', '<', '>', '{', '}'], " ")),
                 command => compared(command, reply),

@@ -1,4 +1,4 @@
-//! Interactive transactions: BEGIN, COMMIT, ABORT.
+//! Interactive transactions with BEGIN, COMMIT and ABORT.
 
 use crate::client::{Client, Fixture, options};
 use alluvium_server::ServerOptions;
@@ -115,7 +115,7 @@ fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
     );
 }
 
-/// Commands of a transaction on collections, which must see their own earlier writes.
+/// Commands on collections in a transaction, which must see their own earlier writes.
 const WITHIN: &str = r#"
 BEGIN => OK
 HSET h c 3 a 9 => :1
@@ -229,8 +229,8 @@ pub(crate) fn collections_meet_conflicts_as_strings_do() {
             assert!(!commits_after(begin, within, other), "{begin} {within}");
         }
     }
-    // A blind write has no read dependencies, so the transactions can be serialised in one of the
-    // two orders.
+    // A blind write depends on no read, so the transactions can be serialised in one of the two
+    // orders.
     let (within, other) = ("LSET list 0 y", "LSET list 0 z");
     assert!(!commits_after("BEGIN SNAPSHOT", within, other));
     assert!(commits_after("BEGIN", within, other));
@@ -251,7 +251,7 @@ pub(crate) fn collections_meet_conflicts_as_strings_do() {
     assert!(commits_after("BEGIN", "HSET h a 1", "RPUSH list z"));
 }
 
-/// Runs `within` in a transaction of one client, and `other` in a second client before the commit.
+/// Runs `within` in one client's transaction, and `other` in a second client before the commit.
 /// Returns whether the transaction commits.
 fn commits_after(begin: &str, within: &str, other: &str) -> bool {
     let fixture = Fixture::new();
@@ -493,7 +493,7 @@ fn a_pause_of_writers_holds_commit_and_no_command_before_it() {
     two.script("MGET k j => [\"1\" \"1\"]");
 }
 
-/// Returns a random command on few keys, so that transactions conflict.
+/// Returns a random command on one of a few keys, so that transactions conflict.
 fn any_command(random: &mut fastrand::Rng) -> String {
     let key = ["a", "b", "c", "d"][random.usize(..4)];
     let other = ["a", "b", "c", "d"][random.usize(..4)];

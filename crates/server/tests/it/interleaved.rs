@@ -1,5 +1,5 @@
-//! Interleaved transactions of several clients on collections, compared with a server that executes
-//! the committed transactions one after another.
+//! Interleaves several clients' transactions on collections, and compares them with a server that
+//! executes the committed transactions one after another.
 
 use crate::client::{Client, Fixture};
 use fastrand::Rng;
@@ -7,7 +7,7 @@ use fastrand::Rng;
 const CLIENTS: usize = 5;
 const KEYS: [&str; 5] = ["l", "r", "h", "s", "z"];
 
-/// Returns a random read on few keys, of a whole collection or a part of it.
+/// Returns a random read of a whole collection, or part of it, under one of a few keys.
 fn any_read(random: &mut Rng) -> String {
     let key = KEYS[random.usize(..KEYS.len())];
     match random.u32(..14) {
@@ -28,7 +28,7 @@ fn any_read(random: &mut Rng) -> String {
     }
 }
 
-/// Returns a random change of few elements of few collections, so that transactions conflict.
+/// Returns a random change to a few elements of a few collections, so that transactions conflict.
 fn any_change(random: &mut Rng) -> String {
     let key = KEYS[random.usize(..KEYS.len())];
     let other = KEYS[random.usize(..KEYS.len())];
@@ -66,7 +66,7 @@ fn any_change(random: &mut Rng) -> String {
 #[derive(Default)]
 struct Begun {
     done: Vec<(String, String)>,
-    /// Commands of a read-only transaction, with the expected replies as of its BEGIN.
+    /// A read-only transaction's commands, with the expected replies as of its BEGIN.
     expected: Vec<(String, String)>,
 }
 
@@ -87,8 +87,8 @@ fn begin(client: &mut Client, model: &mut Client, at: usize, random: &mut Rng) -
     begun
 }
 
-/// Commits, and returns whether the commit succeeded. If so, executes the same commands on the
-/// model and compares the replies.
+/// Commits, and returns whether that succeeded. If so, executes the same commands on the model and
+/// compares the replies.
 fn commit(client: &mut Client, model: &mut Client, begun: &Begun) -> bool {
     let reply = client.ask("COMMIT");
     if reply != "OK" {
@@ -263,7 +263,7 @@ fn a_sorted_set_that_grows_large_in_a_transaction_is_counted_as_it_is_then() {
     one.script("BEGIN SNAPSHOT => OK");
     (1_000..4_000).step_by(100).for_each(|from| add(&mut one, from));
     one.script("ZRANK z m3500 => :3500\nZCARD z => :4000");
-    // The command adds no member, but moves one whose new position invalidates the counts.
+    // The command adds no member, but the new position of an existing one invalidates the counts.
     two.script("ZADD z 3999.5 m5 => :0\nZRANK z m6 => :5");
     assert!(one.ask("COMMIT").starts_with("-CONFLICT "));
     one.script("BEGIN SNAPSHOT => OK");

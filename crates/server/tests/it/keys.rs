@@ -1,4 +1,4 @@
-//! Keys: expiry, names, iteration, ranges.
+//! Tests the expiry, names and iteration of keys, and ranges of keys.
 
 use crate::client::{Client, Fixture, options, sorted};
 use alluvium_server::Server;
@@ -83,7 +83,7 @@ pub(crate) fn collections_expire_with_their_elements() {
          EXISTS other => :0
          HSET other f v => :1",
     );
-    // Expired elements are deleted without any access by a client.
+    // The server must delete expired elements without any access by a client.
     let mut waits = 0;
     while elements() > 101 {
         std::thread::sleep(Duration::from_millis(50));
@@ -124,7 +124,7 @@ pub(crate) fn a_deleted_collection_leaves_nothing_behind() {
     assert_eq!(left, 0);
 }
 
-/// Requests one page of a scan and adds its keys to `seen`. Returns the next cursor.
+/// Requests one page of a scan, adds its keys to `seen`, and returns the next cursor.
 fn page(
     client: &mut Client,
     cursor: &str,
@@ -143,7 +143,7 @@ fn page(
 #[test]
 pub(crate) fn a_scan_that_a_restart_interrupts_misses_no_key_or_is_refused() {
     let Fixture { server, db, place } = Fixture::new();
-    // Keys whose positions fit into cursors, and keys whose positions do not.
+    // Cursors can encode the positions of the first kind of keys, but not those of the second.
     let names: Vec<String> = (0..300)
         .flat_map(|index| [format!("k{index:03}"), format!("another:{index:05}")])
         .collect();
@@ -151,7 +151,7 @@ pub(crate) fn a_scan_that_a_restart_interrupts_misses_no_key_or_is_refused() {
     for name in &names {
         client.ask(&format!("SET {name} v"));
     }
-    // One scan for each number of pages already read.
+    // Start one scan for each number of pages already read.
     let mut scans = Vec::new();
     for pages in 1..40 {
         let (mut cursor, mut seen) = ("0".to_owned(), BTreeSet::new());
@@ -165,7 +165,7 @@ pub(crate) fn a_scan_that_a_restart_interrupts_misses_no_key_or_is_refused() {
     drop(server);
     let server = Server::start(&db, options()).unwrap();
     let mut client = Client::connect(server.redis_addr().unwrap());
-    // Another client has scanned in between.
+    // Let another client scan before the interrupted scans continue.
     let (mut cursor, mut seen) = ("0".to_owned(), BTreeSet::new());
     for _ in 0..30 {
         cursor = page(&mut client, &cursor, 17, &mut seen).unwrap();
@@ -203,7 +203,8 @@ pub(crate) fn cursors_take_bounded_memory_and_a_client_that_asks_for_many_ends_n
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
         digits.unwrap().parse().unwrap()
     };
-    // Another client continues from a cursor of this client, which was requested twice.
+    // Two clients get the same cursor, and one of them disconnects. A third client that opens many
+    // cursors must not evict it.
     let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
     let place = page(&mut client, "0", 77, &mut seen).unwrap();
     let mut other = fixture.client();

@@ -1,7 +1,8 @@
-//! Kills the server repeatedly while clients write: every acknowledged write must survive.
+//! Kills the server repeatedly while clients write. Every acknowledged write must survive.
 //!
-//! `ALLUVIUM_KILLS` sets the number of kills, `ALLUVIUM_KILL_SEED` their times. The killed server
-//! is this test program, which runs one test that does nothing otherwise.
+//! `ALLUVIUM_KILLS` sets the number of kills, and `ALLUVIUM_KILL_SEED` seeds their times. The
+//! killed server is another process of this test program, running a test that otherwise does
+//! nothing.
 
 use crate::client::{Client, KEPT, layout, options, request};
 use alluvium::{Db, Options};
@@ -13,14 +14,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Environment variable with the directory of the store for the killed process.
+/// Environment variable that tells the killed process its store directory.
 const PLACE: &str = "ALLUVIUM_KILLED_STORE";
 
 const CLIENTS: usize = 6;
 const KEYS: u64 = 300;
 const PIPELINE: u64 = 16;
 
-/// The process that the other test kills. Does nothing without its environment variable.
+/// The process that the other test kills. Does nothing unless the environment variable is set.
 #[test]
 fn a_server_until_it_is_killed() {
     let Ok(place) = std::env::var(PLACE) else {
@@ -76,8 +77,8 @@ impl Drop for Killed {
     }
 }
 
-/// Sent and acknowledged writes of one client: for each key the number of its last SET, and the
-/// values of the counter.
+/// What one client has sent and what was acknowledged: the number of the last SET for each key, and
+/// the values of the counter.
 #[derive(Clone)]
 struct Promises {
     sent: Vec<u64>,
@@ -125,7 +126,7 @@ fn number(reply: &str) -> u64 {
     reply.trim_matches('"').parse().unwrap_or(0)
 }
 
-/// Checks that all acknowledged writes exist, and no writes that were never sent.
+/// Checks that all acknowledged writes exist, and that no others exist than those sent.
 fn check(client: &mut Client, name: usize, promises: &mut Promises) {
     for key in 0..KEYS as usize {
         let found = number(&client.ask(&format!("GET {name}:{key}")));

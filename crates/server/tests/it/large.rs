@@ -1,4 +1,4 @@
-//! Collections larger than a page of a reply, and beyond the limits for moving in place and for
+//! Collections that are too large for one page of a reply, for moving elements in place, and for
 //! counting by iteration.
 
 use crate::client::{Client, Fixture, options, request, sorted};
@@ -7,7 +7,7 @@ use alluvium::Options;
 use alluvium::simulation::SimulationOperations as _;
 use alluvium_server::{Server, ServerLimits, ServerOptions};
 
-/// Sends a command to all clients. Their replies must be equal.
+/// Sends a command to all clients, whose replies must be equal.
 fn ask_all(clients: &mut [Client], command: &str) -> String {
     let replies: Vec<String> = clients.iter_mut().map(|client| client.ask(command)).collect();
     if let [first, second] = &replies[..] {
@@ -45,7 +45,7 @@ fn send_all(clients: &mut [Client], commands: &[String]) {
     }
 }
 
-/// Adds members and elements, long enough that a few hundred exceed a page.
+/// Adds members and elements that are long enough for a few hundred to exceed a page.
 fn fill(clients: &mut [Client], random: &mut fastrand::Rng) {
     let mut commands = Vec::new();
     for index in 0..3_000 {
@@ -170,7 +170,7 @@ fn large_collections_do_what_redis_does_also_when_the_server_is_started_anew() {
             server.stop();
             server.join().unwrap();
             drop(server);
-            // Every other time, the store is closed as if the process had been killed.
+            // Every other time, close the store as if the process had been killed.
             if step % 180 == 89 {
                 db.abandon();
             }
@@ -192,8 +192,8 @@ fn large_collections_do_what_redis_does_also_when_the_server_is_started_anew() {
     }
 }
 
-/// Creates a list of several megabytes, a hash, a set and a sorted set on a server with an output
-/// limit of 1 MiB.
+/// Creates a list, a hash, a set and a sorted set of several megabytes each, on a server with an
+/// output limit of 1 MiB.
 fn limited() -> (Fixture, Client) {
     let limits = ServerLimits {
         output: 1 << 20,
@@ -244,7 +244,7 @@ fn replies_that_exceed_the_limit_are_sent_in_parts_and_others_follow_in_order() 
         assert_eq!(first, format!(":{}", second - 1));
         assert!(client.reply().starts_with("\"0000"));
     }
-    // Writes during a reply do not affect it.
+    // Writes during a reply must not affect it.
     let mut other = fixture.client();
     client.send(&[b"LRANGE", b"l", b"0", b"-1"]);
     other.script("PING => PONG");
@@ -275,7 +275,7 @@ fn replies_that_are_needed_whole_are_refused_beyond_the_limit() {
         );
         assert!(reply.contains("SCAN"), "{reply}");
     }
-    // Commands that remove elements remove none if the reply would exceed the limit.
+    // A command that removes elements must remove none if its reply would exceed the limit.
     for command in ["LPOP l 4000", "SPOP s 4000", "ZPOPMIN z 4000"] {
         let reply = client.ask(command);
         assert!(
@@ -321,7 +321,7 @@ fn what_is_copied_in_several_commits_is_there_whole() {
     assert_eq!(client.reply(), ":4001");
     let ttl: i64 = client.ask("TTL m")[1..].parse().unwrap();
     assert!((990..=1000).contains(&ttl), "{ttl}");
-    // No record of an unfinished operation is left.
+    // No mark of an unfinished operation may be left.
     let data = fixture.db.keyspace("redis").unwrap();
     assert!(data.iter().all(|pair| pair.unwrap().0[..2] != [0, b'g']));
     client.script("DEL l m t y s z h => :7");
@@ -341,7 +341,7 @@ fn every_element_is_drawn_about_as_often_as_every_other() {
         for word in sorted(&client.ask(command)) {
             counts[word.trim_matches('"').parse::<usize>().unwrap()] += 1;
         }
-        // The expected count is 100 each. Sixty is six standard deviations.
+        // Each count is expected to be 100; a deviation of 60 is six standard deviations.
         assert!(
             counts.iter().all(|count| (40..=160).contains(count)),
             "{counts:?}"

@@ -1,4 +1,4 @@
-//! Limits, and the error for each.
+//! Tests each limit and the error that reports it.
 
 use crate::client::{Client, Fixture, options, request};
 use alluvium_server::{ServerLimits, ServerOptions};
@@ -63,7 +63,7 @@ fn too_many_connections_are_refused() {
     let third = fixture.client();
     assert_eq!(last(third).unwrap(), "-ERR max number of clients reached");
     drop(two);
-    // The server detects the end of a connection with a delay.
+    // The server takes a while to notice that a connection has ended.
     let mut waits = 0;
     while fixture.server.connections() > 1 {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -80,7 +80,7 @@ fn replies_that_nobody_takes_end_the_connection() {
     let mut client = fixture.client();
     client.send(&[b"SET", b"k", &vec![b'v'; 600_000]]);
     assert_eq!(client.reply(), "OK");
-    // Each value is within the limit; both together exceed it.
+    // Each value is within the limit, but both together exceed it.
     client.send_bytes(b"MGET k k\r\n");
     assert_eq!(client.try_reply(), None);
     assert!(

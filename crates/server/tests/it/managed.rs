@@ -1,4 +1,4 @@
-//! Management of an open store: by this process, and through its socket.
+//! Management of an open store, both by this process and through the socket.
 
 use crate::client::Fixture;
 use alluvium_server::control::format::{frame, read};
@@ -60,7 +60,7 @@ fn two_managers_and_clients_work_on_one_store() {
         .unwrap();
     one.tell(&ManagementRequest::Ingest(vec![(b"a".to_vec(), b"1".to_vec())]))
         .unwrap();
-    // An operation begun on one connection is not visible to another.
+    // Other connections must not see an operation begun on one connection.
     let refused = two.tell(&ManagementRequest::FinishIngest).unwrap_err();
     assert!(
         matches!(
@@ -80,7 +80,7 @@ fn two_managers_and_clients_work_on_one_store() {
         asked(&mut two, &ManagementRequest::Scan(scan("rivers"))),
         [ManagementReply::Pairs(pairs.to_vec())]
     );
-    // A client that stops reading an answer loses its own connection only.
+    // A client that stops reading an answer loses only its own connection.
     let unheard = two.ask(&ManagementRequest::Scan(scan("rivers")), &mut |_| {
         Err(Error::Unheard)
     });
@@ -149,7 +149,7 @@ fn a_refused_command_undoes_those_before_it_and_what_was_to_go_with_them() {
     assert!(fixture.db.keyspace("rivers").unwrap().get("c").unwrap().is_none());
 }
 
-/// Requests of every kind except those that write whole stores.
+/// Returns requests of every kind, except those that write whole stores.
 fn seeds() -> Vec<ManagementRequest> {
     vec![
         ManagementRequest::Keyspaces,
@@ -210,14 +210,14 @@ fn no_request_is_a_panic() {
     for _ in 0..4000 {
         let mut bytes = seeds[random.usize(..seeds.len())].clone();
         for _ in 0..random.usize(..4) {
-            // Bytes after the length prefix, so that the message is parsed.
+            // Change only bytes after the length prefix, so that the message is parsed.
             let at = random.usize(4..bytes.len());
             bytes[at] = random.u8(..);
         }
         let Ok(Some(request)) = read::<ManagementRequest>(&mut &bytes[..]) else {
             continue;
         };
-        // Requests that write whole stores, or outside the store, are skipped.
+        // Skip requests that write whole stores, or outside the store.
         if matches!(
             request,
             ManagementRequest::Backup { .. }

@@ -1,4 +1,4 @@
-//! The memcached protocol, text and meta.
+//! The memcached protocol, with text and meta commands.
 
 use crate::client::{Fixture, options};
 use alluvium_server::{ServerLimits, ServerOptions};
@@ -15,7 +15,7 @@ impl Client {
         Client(socket)
     }
 
-    /// Sends lines, which are separated by `|`, and compares the replies.
+    /// Sends lines, separated by `|`, and compares the replies.
     fn say(&mut self, request: &str, expected: &str) {
         let lines = |text: &str| {
             text.split('|')
@@ -282,7 +282,7 @@ fn items_expire_and_are_not_too_large() {
     );
     client.say("set b 0 0 1|xx|mn", "CLIENT_ERROR bad data chunk|MN");
     client.say("get a", "VALUE a 0 1|x|END");
-    // An unconditional replacement that fails deletes the old item; a conditional one keeps it.
+    // A failed unconditional replacement deletes the old item; a failed conditional one keeps it.
     let long = "x".repeat(1001);
     for (request, is_left) in [
         (format!("set c 0 0 1001|{long}"), false),

@@ -1,10 +1,10 @@
-//! Sends the same random requests to a real memcached and to this server: the replies must be
-//! equal, byte for byte.
+//! Sends the same random requests to a real memcached and to this server, whose replies must be
+//! equal byte for byte.
 //!
-//! `ALLUVIUM_MEMCACHED` names the program; by default `memcached` is searched in PATH. Without it
-//! the test prints a note and passes. `ALLUVIUM_MEMCACHED_COMMANDS` sets the number of requests,
-//! `ALLUVIUM_MEMCACHED_SEED` the seed. CAS numbers differ between the servers: the test compares
-//! which item has them, and sends each server its own numbers.
+//! `ALLUVIUM_MEMCACHED` names the memcached program, which is `memcached` in PATH by default. If
+//! there is none, the test prints a note and passes. `ALLUVIUM_MEMCACHED_COMMANDS` sets the number
+//! of requests, and `ALLUVIUM_MEMCACHED_SEED` the seed. CAS numbers differ between the servers, so
+//! the test compares only which items have one, and sends each server its own numbers.
 
 use crate::client::Fixture;
 use crate::other::Other;
@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-/// Starts a memcached. It refuses to run as root unless it is told which user to become.
+/// Starts a memcached. As root, it refuses to run unless it is told which user to become.
 fn start_memcached() -> Option<Other> {
     let arguments = |command: &mut Command, port: u16| {
         let options = ["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-p"];
@@ -24,7 +24,7 @@ fn start_memcached() -> Option<Other> {
     Other::start(program, arguments, ("stats\r\n", "STAT pid "))
 }
 
-/// A connection, and the CAS numbers that its server has returned, by key.
+/// A connection, and the CAS numbers returned by its server, by key.
 struct Client {
     reader: BufReader<TcpStream>,
     marks: BTreeMap<String, String>,
@@ -41,12 +41,12 @@ impl Client {
         }
     }
 
-    /// Sends requests, each with its key, and a final request that marks the end. Returns all lines
+    /// Sends requests, each with its key, and a final one that marks the end. Returns all lines
     /// before the end, with CAS numbers replaced by a word.
     fn ask(&mut self, requests: &[(String, String)]) -> Vec<String> {
         let mut request = String::new();
         for (text, key) in requests {
-            // Without a known number, a number that neither server has assigned: both count from
+            // If no number is known, use one that neither server has assigned. Both count from
             // small numbers or from timestamps.
             let known = self.marks.get(key).map_or("1234567890123456789", |mark| mark);
             request += &text.replace("$cas", known);
@@ -84,7 +84,7 @@ impl Client {
             return line;
         };
         let mark = words[place].trim_start_matches('c').to_owned();
-        // A reply without an item has the number zero on both servers.
+        // A reply without an item has a CAS number of zero on both servers.
         if words[0] == "VALUE" {
             self.marks.insert(words[1].clone(), mark);
         } else if let Some(key) = words.iter().find_map(|word| word.strip_prefix('k')) {
@@ -145,8 +145,8 @@ const SHAPES: &[&str] = &[
     "mg K k v O$opaque q",
     "mg K s v T$ttl",
     "mg K v N1000 t",
-    // No item expires near this number of seconds from now, because the servers may differ by a
-    // second.
+    // No item may expire about this number of seconds from now, because the servers' clocks may
+    // differ by a second.
     "mg K v R2000 t",
     "ms K META T$ttl",
     "ms K META F$number T0",
@@ -180,11 +180,11 @@ const SHAPES: &[&str] = &[
     "flush_all noreply",
 ];
 
-/// Requests whose command line is refused although a block follows. memcached executes the block as
-/// a command; the server skips it.
+/// Requests whose command line is refused although a block follows it. memcached executes the block
+/// as a command; this server skips it.
 const REFUSED: [&str; 3] = ["set K x 0 DATA", "set K 0 x DATA", "cas K 0 0 DATA"];
 
-/// Returns a request for memcached, without the block that it would execute.
+/// Returns a request for memcached, without the block that memcached would execute.
 fn without_refused_block((shape, (request, key)): (&&str, &(String, String))) -> (String, String) {
     let line = request.split_inclusive("\r\n").next().unwrap_or_default();
     let request = match REFUSED.contains(shape) {
@@ -205,8 +205,8 @@ fn fill(shape: &str, random: &mut fastrand::Rng) -> (String, String) {
             "K" | "N" => {
                 // memcached's treatment of an empty number depends on the memory after it. Whether
                 // memcached pads a number that has become shorter depends on other references to
-                // the item at that moment. Padding in turn affects numbers with appended bytes, and
-                // items that were stale before they grew.
+                // the item at that moment. The padding in turn affects numbers with appended bytes,
+                // and items that were stale before they grew.
                 let is_delicate = shape.split(' ').any(|word| word == "I")
                     || ["append", "prepend"].iter().any(|verb| shape.starts_with(verb))
                     || ["MA", "MP"].iter().any(|mode| shape.ends_with(mode));
@@ -282,7 +282,7 @@ fn compare(ours: SocketAddr) {
     let mut history = Vec::new();
     let mut different = Vec::new();
     for step in 0..number("ALLUVIUM_MEMCACHED_COMMANDS", 5_000) {
-        // Half of the requests are sent individually, the others in pipelines.
+        // Send half of the requests one by one, the others in pipelines.
         let count = if random.bool() { 1 } else { random.usize(2..12) };
         let mut shapes = Vec::new();
         while shapes.len() < count {
@@ -316,17 +316,16 @@ fn compare(ours: SocketAddr) {
 }
 
 /// Tolerated difference in seconds between remaining times, and between times since the last
-/// access, because they depend on the current time.
+/// access, which depend on the current time.
 const TOLERANCE: u64 = 5;
 
-/// Returns the time in seconds in a word of a reply. A negative number, which means no expiry, is
-/// not a time.
+/// Returns the seconds in a reply word. A negative number, which means no expiry, does not count.
 fn seconds(word: &str) -> Option<i64> {
     let digits = word.strip_prefix('t').or_else(|| word.strip_prefix('l'))?;
     digits.parse().ok().filter(|seconds| *seconds >= 0)
 }
 
-/// Returns whether two replies are equal in all compared parts.
+/// Returns whether all compared parts of two replies are equal.
 fn are_alike(one: &[String], other: &[String]) -> bool {
     let is_meta = |line: &str| ["HD", "VA"].iter().any(|head| line.starts_with(head));
     let (one, other) = (compared(one), compared(other));
@@ -346,9 +345,9 @@ fn are_alike(one: &[String], other: &[String]) -> bool {
         })
 }
 
-/// Returns lines in the form that is compared. memcached pads a shortened number with blanks only
-/// if it can write in place, which depends on other references to the item. Blanks and lengths are
-/// therefore removed.
+/// Converts lines to the form that is compared. memcached pads a shortened number with blanks only
+/// if it can write in place, which depends on other references to the item, so blanks and lengths
+/// are removed.
 fn compared(lines: &[String]) -> Vec<String> {
     let words = |line: &String| {
         if line.starts_with("VALUE ") {

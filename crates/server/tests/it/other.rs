@@ -1,11 +1,11 @@
-//! Third-party servers, for comparison.
+//! Third-party servers for comparison.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A running server on a free port, which ends with the test.
+/// A server that runs on a free port until the test ends.
 pub(crate) struct Other {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -13,9 +13,9 @@ pub(crate) struct Other {
 
 impl Other {
     /// Starts a server on a free port. The environment variable names the program; `program` is the
-    /// default. Returns `None` if the program does not exist. The server is polled with `question`
-    /// until it answers with `mark` and its process number, because any process may take the port
-    /// between its choice and its use, even the connection that polls it.
+    /// default. Returns `None` if the program does not exist. Polls the server with `question`
+    /// until it answers with `mark` and its process number: before the server uses the port, any
+    /// other process may take it, and even the polling connection may connect to itself.
     pub(crate) fn start(
         (variable, program): (&str, &str),
         arguments: impl Fn(&mut Command, u16),

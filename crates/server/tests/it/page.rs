@@ -1,4 +1,4 @@
-//! The web page in a headless browser. Without an installed Chromium the test is skipped.
+//! Tests the web page in a headless browser. Skipped if no Chromium is installed.
 
 use crate::client::Fixture;
 use crate::web::with_page;
@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Program names of the browser.
+/// Possible names of the browser's program.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// Number of polls before a condition counts as failed, 50 ms apart.
+/// Number of polls, 50 ms apart, after which a condition counts as failed.
 const LOOKS: u32 = 600;
 
 /// A browser controlled through its standard input and output.
@@ -20,7 +20,7 @@ struct Browser {
     output: BufReader<ChildStdout>,
     session: Option<String>,
     asked: u64,
-    /// Errors of the page's scripts.
+    /// Errors reported by the page's scripts.
     complaints: Vec<String>,
     _profile: tempfile::TempDir,
 }
@@ -97,7 +97,7 @@ impl Browser {
         }
     }
 
-    /// Evaluates an expression.
+    /// Evaluates an expression in the page.
     fn eval(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.ask("Runtime.evaluate", &parameters);
@@ -105,7 +105,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// Waits until an expression is true.
+    /// Waits until an expression in the page is true.
     #[track_caller]
     fn wait(&mut self, expression: &str) {
         for _ in 0..LOOKS {
@@ -177,7 +177,7 @@ fn a_browser_shows_all_views_and_its_scripts_do_not_fail() {
 
     browser.open(address, "overview");
     browser.wait("document.querySelector('#state')?.textContent.trim() === 'live'");
-    // Each tile that the script defines exists and shows a value.
+    // Every tile that the script defines must exist and show a value.
     let shown = "[...document.querySelectorAll('#tiles .tile')].filter((tile) => tile.querySelector('strong').textContent)\
                  .map((tile) => tile.querySelector('span').textContent)";
     browser.wait(&format!(
@@ -196,7 +196,7 @@ fn a_browser_shows_all_views_and_its_scripts_do_not_fail() {
 
     browser.open(address, "keys/rivers");
     browser.wait("document.querySelectorAll('#keys-table [data-row]').length === 50");
-    // Stored data is displayed as text, never interpreted as HTML.
+    // Stored data must be displayed as text, never interpreted as HTML.
     browser.wait("document.querySelector('[data-row=\"0\"] th').textContent === '<b>bold</b>'");
     browser.eval("document.querySelector('[data-row=\"0\"]').click()");
     browser.wait("document.querySelector('#value pre')?.textContent.startsWith('<script>')");

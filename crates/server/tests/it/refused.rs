@@ -1,5 +1,5 @@
-//! Transactions with a refused command: by access rules, before or after the command was sent, or
-//! for lack of memory.
+//! Transactions with a refused command. Access rules refuse it before or after it was sent, or
+//! memory runs out.
 
 use crate::client::{Fixture, options};
 use crate::users::{user, with_users};
@@ -12,8 +12,8 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
     let mut u = user(&fixture, "u");
     let changed =
         "the user's rules were changed since the command ran in the transaction, and nothing is written";
-    // A single-key command, commands with several keys, and keys that are read only to produce a
-    // write.
+    // Covers a single-key command, commands with several keys, and keys that are read only to
+    // produce a write.
     for (ask, take, denied) in [
         ("SET u:1 1", "-set", "permissions to run the 'set' command"),
         (
@@ -43,12 +43,12 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
         admin.script("EXISTS u:0 u:1 v:1 => :0");
         assert!(admin.ask("ACL LOG 1").contains("username\" \"u\""));
     }
-    // Permitted writes are committed. Reads that were permitted at the time stay valid.
+    // Permitted writes are committed, and reads that were permitted at the time stay valid.
     admin.script("ACL SETUSER u resetkeys ~u:* ~v:* +@all => OK");
     u.script("BEGIN => OK\nGET v:1 => nil\nSET u:1 1 => OK");
     admin.script("ACL SETUSER u resetkeys ~u:* -get +hget => OK");
     u.script("COMMIT => OK\nDEL u:1 => :1");
-    // The permission for COMMIT is revoked.
+    // Revoke the permission for COMMIT.
     u.script("BEGIN => OK\nSET u:1 1 => OK");
     admin.script("ACL SETUSER u -commit => OK");
     u.script(
@@ -56,8 +56,8 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
          ABORT => -ERR ABORT without BEGIN
          EXISTS u:1 => :0",
     );
-    // A different user on the same connection may not commit a write that the first user is no
-    // longer allowed to make.
+    // Another user on the same connection must not commit a write that the first user may no longer
+    // make.
     admin.script("ACL SETUSER u +commit => OK");
     u.script("BEGIN => OK\nSET u:1 1 => OK\nAUTH w pw => OK\nSET u:2 2 => OK");
     admin.script("ACL SETUSER u -set => OK");
@@ -65,8 +65,8 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
         "COMMIT => -NOPERM this user no longer has permissions to run the 'set' command: {changed}
          EXISTS u:1 u:2 => :0"
     ));
-    // As in Redis, EXEC skips commands that are no longer permitted. If EXEC is not permitted, the
-    // whole transaction is refused.
+    // As in Redis, EXEC skips commands that are no longer permitted. If EXEC itself is not
+    // permitted, the whole transaction is refused.
     u.script("MULTI => OK\nSET u:1 1 => QUEUED\nGET u:1 => QUEUED");
     admin.script("ACL SETUSER w -set => OK");
     let left_out = u.ask("EXEC");

@@ -56,7 +56,7 @@ fn writes_are_refused_soon_after_the_directory_was_removed() {
     let mut client = Client::connect(server.redis_addr().unwrap());
     client.script("SET a 1 => OK");
     let until = Instant::now() + Duration::from_secs(30);
-    // The store may create a file while the others are removed.
+    // The store may create a file while the others are being removed.
     let remove = || Command::new("rm").arg("-rf").arg(place.path()).status();
     while !remove().unwrap().success() {
         assert!(Instant::now() < until, "the directory is not removed");
@@ -70,7 +70,7 @@ fn writes_are_refused_soon_after_the_directory_was_removed() {
         std::thread::sleep(Duration::from_millis(20));
     };
     assert!(refused.starts_with("-ERR "), "{refused}");
-    // Cached data is still readable.
+    // Cached data can still be read.
     assert!(client.ask("GET a").starts_with('"'));
     server.stop();
     // The server cannot record its shutdown.

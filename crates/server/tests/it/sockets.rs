@@ -1,4 +1,4 @@
-//! Unix domain sockets.
+//! Tests the Unix domain sockets.
 
 use crate::client::{Fixture, any_port, options};
 use alluvium_server::{Error, Server, ServerOptions};

@@ -1,4 +1,4 @@
-//! SORT and SORT_RO, BITFIELD, and OBJECT IDLETIME: replies are those of Redis 7.0.
+//! SORT, SORT_RO, BITFIELD and OBJECT IDLETIME must reply as Redis 7.0 does.
 
 use crate::client::Fixture;
 
@@ -145,7 +145,7 @@ fn a_key_is_idle_until_it_is_used() {
         let reply = client.ask(&format!("OBJECT IDLETIME {key}"));
         reply[1..].parse().unwrap()
     };
-    // Commands that only inspect the key do not count as an access.
+    // Commands that only inspect the key do not count as accesses.
     let mut turns = 0;
     while idle(&mut client, "a") == 0 {
         client.ask("TTL a");

@@ -1,4 +1,4 @@
-//! SWAPDB: two databases are exchanged atomically for all clients.
+//! SWAPDB, which exchanges two databases atomically for all clients.
 
 use crate::client::{Client, Fixture, options};
 use alluvium::Options;
@@ -14,7 +14,7 @@ pub(crate) fn swapped_databases_show_each_others_keys_until_they_are_swapped_bac
     one.script("SWAPDB 0 1 => OK");
     one.script("GET k => \"one\"\nHGET h f => \"v\"\nEXISTS l => :0\nDBSIZE => :3");
     two.script("GET k => \"zero\"\nLRANGE l 0 -1 => [\"a\" \"b\"]\nEXISTS h => :0");
-    // Deletes, overwrites and moves use the databases as they are now.
+    // Deletes, overwrites and moves must use the databases as swapped.
     one.script("SET h text => OK\nMOVE k 1 => :0\nMOVE z 1 => :1\nCOPY h c DB 2 => :1");
     two.script("ZSCORE z m => \"1\"\nDEL k => :1");
     one.script("SWAPDB 1 0 => OK\nGET k => nil\nZRANGE z 0 -1 => [\"m\"]");
@@ -75,7 +75,7 @@ pub(crate) fn a_swap_touches_watched_keys_that_are_in_one_of_both_and_watches_go
         two.script("SWAPDB 7 0 => OK");
         one.script(&format!("EXEC => {reply}"));
     }
-    // Later writes to the watcher's database invalidate the watch; writes to other databases do
+    // Later writes to the watcher's database invalidate the watch, writes to other databases do
     // not.
     two.script("FLUSHALL => OK\nSELECT 0 => OK");
     for (database, reply) in [(0, "nil array"), (7, "[PONG]")] {
@@ -104,7 +104,7 @@ pub(crate) fn a_swap_holds_after_a_restart() {
     let server = Server::start(&db, options()).unwrap();
     let mut client = Client::connect(server.redis_addr().unwrap());
     client.script("GET k => \"three\"\nSELECT 5 => OK\nHGET k f => \"0\"\nSELECT 3 => OK\nEXISTS k => :0");
-    // The locations of collections are tracked for the swapped database.
+    // The server must track which keys of the swapped database have collections.
     client.script(
         "SELECT 5 => OK\nSET k text => OK\nDEL k => :1\nHSET k g 1 => :1\nHGETALL k => [\"g\" \"1\"]",
     );

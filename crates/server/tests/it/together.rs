@@ -62,7 +62,7 @@ fn what_comes_behind_a_long_reply_is_counted_once_and_monitors_get_whole_replies
     let mut replies = Vec::new();
     while replies.len() < 10 {
         let reply = client.reply();
-        // MONITOR output appears between replies, never within one.
+        // MONITOR output must appear between replies, never within one.
         if !reply.contains("[0 ") {
             replies.push(reply);
         }
@@ -91,7 +91,7 @@ fn a_reply_that_is_refused_for_want_of_room_is_a_failure() {
     assert_eq!(line(&mut client, "errorstats", "errorstat_OOM"), "count=1");
 }
 
-/// Users without a file.
+/// Users that no file stores.
 #[derive(Debug)]
 struct Users;
 
@@ -125,7 +125,7 @@ fn connections_of_a_user_are_killed_and_passwords_are_not_shown() {
          MONITOR => -NOPERM this user has no permissions to run the 'monitor' command
          SLOWLOG GET => -NOPERM this user has no permissions to run the 'slowlog|get' command",
     );
-    // The last password and the last credentials of a command apply.
+    // If a command contains several passwords or credentials, the last ones apply.
     one.ask("HELLO 2 AUTH two secret AUTH one secret");
     client.script("CONFIG SET requirepass secret1 requirepass secret2 => OK");
     client.script("ACL SETUSER three on >secret => OK\nECHO end => \"end\"");
@@ -143,7 +143,7 @@ fn connections_of_a_user_are_killed_and_passwords_are_not_shown() {
     assert!(!client.ask("CLIENT LIST").contains("user=one"));
     assert!(one.try_reply().is_none());
     two.script("PING => PONG");
-    // The reply to a wrong password is delayed, and it is counted once.
+    // The reply to a wrong password is delayed, but the command is counted only once.
     client.script("CONFIG RESETSTAT => OK");
     for _ in 0..2 {
         let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";

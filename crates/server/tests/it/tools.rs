@@ -1,4 +1,4 @@
-//! Commands for tools: INFO, MONITOR, CLIENT, LATENCY, MEMORY, SHUTDOWN and related ones.
+//! Commands for tools, such as INFO, MONITOR, CLIENT, LATENCY, MEMORY and SHUTDOWN.
 
 use crate::client::{Client, Fixture, options, sorted};
 use alluvium_server::ServerOptions;
@@ -67,7 +67,7 @@ fn info_has_what_exporters_and_frameworks_ask_for() {
     );
     let left: u64 = lines["db0"].rsplit('=').next().unwrap().parse().unwrap();
     assert!((900_000..=1_000_000).contains(&left), "{left}");
-    // Memory in use, not the limit.
+    // `used_memory` is the memory in use, not the limit.
     let (used, most) = (number(&lines, "used_memory"), number(&lines, "maxmemory"));
     assert!(used > 0.0 && used < most / 2.0, "{used} of {most}");
     assert!(number(&lines, "used_memory_rss") > 0.0);
@@ -186,7 +186,8 @@ fn a_monitor_that_takes_nothing_is_ended() {
     let (mut watcher, mut client) = (fixture.client(), fixture.client());
     watcher.script("MONITOR => OK");
     let long = vec![b'x'; 256 << 10];
-    // The capacity of socket buffers varies, but is a few megabytes, not hundreds.
+    // Socket buffers absorb a few megabytes, but not the 500 MiB of MONITOR output that these
+    // commands would cause.
     for _ in 0..2000 {
         client.send(&[b"ECHO", &long]);
         client.reply();
@@ -270,7 +271,7 @@ fn a_pause_holds_writes_or_everything_until_it_is_ended() {
     other.send_bytes(b"PING\r\n");
     client.script("CLIENT UNPAUSE => OK");
     assert_eq!(other.reply(), "PONG");
-    // A pause without CLIENT UNPAUSE ends when its time has elapsed.
+    // Without CLIENT UNPAUSE, a pause ends when its time is over.
     client.script("CLIENT PAUSE 5 => OK\nPING => PONG");
     client.script("CLIENT PAUSE 100000 => OK");
     other.send_bytes(b"SET a 2\r\n");

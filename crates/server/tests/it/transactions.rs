@@ -1,4 +1,4 @@
-//! MULTI, EXEC, WATCH.
+//! The commands MULTI, EXEC and WATCH.
 
 use crate::client::Fixture;
 use std::time::Duration;

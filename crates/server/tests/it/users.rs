@@ -1,4 +1,4 @@
-//! Users: permitted commands and keys, for all protocols, as in Redis.
+//! Users and their permitted commands and keys, in all protocols, as in Redis.
 
 use crate::client::{Client, Fixture, any_port, options};
 use crate::other::Other;
@@ -117,7 +117,7 @@ fn users_may_use_their_commands_and_keys() {
     third.script(&format!(
         "GET other => {NO_KEY}\nRESET => RESET\nACL WHOAMI => \"default\""
     ));
-    // RESET turns it into a connection of the user `default` again.
+    // RESET makes `default` the connection's user again.
     third.script("GET other => nil");
 }
 
@@ -171,7 +171,8 @@ fn connections_of_users_that_are_deleted_or_turned_off_end() {
     );
     admin.script("ACL DELUSER one nobody => :1\nACL SETUSER two off => OK");
     assert_eq!((one.try_reply(), two.try_reply()), (None, None));
-    // A user that disables itself can enable itself again; a user that deletes itself gets a reply.
+    // A user that disables itself can enable itself again. A user that deletes itself still gets a
+    // reply.
     three.script("ACL SETUSER three off => OK\nACL SETUSER three on => OK");
     three.script("ACL DELUSER three => :1");
     assert_eq!(three.try_reply(), None);
@@ -223,7 +224,7 @@ fn a_file_that_makes_no_sense_is_refused_with_its_lines() {
     };
     let error = Server::start(&db.db, other).unwrap_err().to_string();
     assert!(error.contains("--password"), "{error}");
-    // Both places set the same password.
+    // The file and the option set the same password.
     let same = ServerOptions {
         users: Some(file("user default on >a >b allkeys +get\n")),
         password: Some("b".to_owned()),
@@ -249,16 +250,16 @@ fn users_are_loaded_and_saved() {
         saved.contains("user three on nopass ~b resetchannels -@all (%R~c resetchannels -@all +get)\n"),
         "{saved}"
     );
-    // Loading the saved file yields the same rules.
+    // Loading the saved file must yield the same rules.
     let before = admin.ask("ACL LIST");
     admin.script("ACL LOAD => OK");
     assert_eq!(admin.ask("ACL LIST"), before);
     one.script("GET a => nil");
-    // A file with an error changes nothing.
+    // A file with an error must change nothing.
     *file.0.lock().unwrap() = "user one on allkeys +nosuch\n".to_owned();
     assert!(admin.ask("ACL LOAD").contains("users.acl:1"));
     assert_eq!(admin.ask("ACL LIST"), before);
-    // Users that the file omits are removed; the others get their new rules.
+    // Users missing from the file are removed, and the others get their new rules.
     *file.0.lock().unwrap() = "user one on >pw ~a +get\n".to_owned();
     admin.script("ACL LOAD => OK\nACL USERS => [\"default\" \"one\"]");
     one.script(&format!("GET a => nil\nGET b => {NO_KEY}"));
@@ -404,7 +405,7 @@ fn the_page_shows_what_its_user_may_see() {
     }
 }
 
-/// Commands for which Redis and this server must reply alike.
+/// Commands to which Redis and this server must reply alike.
 const SAME: &str = "
     ACL WHOAMI
     ACL LIST
@@ -505,7 +506,7 @@ fn rules_mean_and_are_told_what_redis_says() {
         let words = |client: &mut Client| {
             let reply = client.ask(command);
             let mut words: Vec<String> = reply.split([' ', '"']).map(str::to_owned).collect();
-            // The server does not load payloads.
+            // This server does not load payloads, so it does not list their flag.
             words.retain(|word| !word.is_empty() && word != "sanitize-payload");
             words.sort();
             words
@@ -521,8 +522,8 @@ fn commands_are_of_the_classes_and_do_with_keys_what_redis_says() {
     };
     let fixture = Fixture::new();
     let (mut theirs, mut ours) = (Client::connect(redis.address), fixture.client());
-    // Every command that both servers have is in the same categories and accesses keys in the same
-    // way.
+    // On both servers, every common command must have the same categories and access keys in the
+    // same way.
     let names = |text: &str| -> Vec<String> {
         let words = text.trim_matches(['[', ']']).split(' ');
         words.map(|word| word.trim_matches('"').to_owned()).collect()
@@ -549,7 +550,7 @@ fn commands_are_of_the_classes_and_do_with_keys_what_redis_says() {
         "get", "set", "keys", "watch", "acl", "config", "info", "dbsize", "zadd",
     ] {
         let classes = |reply: &str| -> Vec<String> {
-            // Categories of subcommands follow those of the command.
+            // The subcommands' categories come after those of the command.
             let own = reply.split("[@").nth(1).unwrap_or_default();
             let words = own.split(']').next().unwrap_or_default().split(' ');
             words.map(str::to_owned).collect()

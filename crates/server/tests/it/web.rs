@@ -96,7 +96,7 @@ fn the_page_is_whole_and_runs_nothing_but_its_own() {
     }
     assert_eq!(page.headers["x-content-type-options"], "nosniff");
     assert_eq!(page.headers["cross-origin-resource-policy"], "same-origin");
-    // Every file that the page and its scripts mention exists on this server, and none is loaded
+    // This server must have every file that the page and its scripts mention, and none may come
     // from another site.
     let mut found = BTreeSet::new();
     let mut left = vec!["/".to_owned()];
@@ -169,7 +169,7 @@ fn without_the_password_nothing_is_told() {
         assert!(answer.headers["www-authenticate"].starts_with("Basic"));
         assert!(!answer.text().contains("alluvium_"), "{path}");
     }
-    // The credentials `anybody:wrong`, then `anybody:secret`, in base64.
+    // The credentials are `anybody:wrong`, then `anybody:secret`, in base64.
     get_with(
         address,
         "/api/stats",
@@ -178,7 +178,7 @@ fn without_the_password_nothing_is_told() {
     .is(401);
     let right = "Authorization: Basic YW55Ym9keTpzZWNyZXQ=\r\n";
     get_with(address, "/api/stats", right).is(200);
-    // A password set with CONFIG SET applies to the page as well.
+    // A password set with CONFIG SET must apply to the page, too.
     let mut client = fixture.client();
     client.ask("AUTH secret");
     assert_eq!(client.ask("CONFIG SET requirepass other"), "OK");
@@ -229,7 +229,7 @@ fn keys_are_found_page_by_page_whatever_their_bytes_are() {
         .find(|space| space["name"] == "rivers & lakes")
         .unwrap();
     assert_eq!(ours["approximate_keys"], 27);
-    // All pages together contain every key, in both directions.
+    // In both directions, the pages together must contain every key.
     for (reverse, first) in [("", "r/00"), ("&reverse", "r/24")] {
         let mut all: Vec<String> = Vec::new();
         let mut after = String::new();
@@ -527,7 +527,7 @@ fn requests_and_connections_have_limits() {
     let long = format!("X-Long: {}\r\n", "x".repeat(1 << 20));
     let mut socket = TcpStream::connect(address).unwrap();
     let head = format!("GET / HTTP/1.1\r\nHost: {address}\r\n{long}\r\n");
-    // The server may refuse the request before it has been sent completely.
+    // The server may refuse the request before all of it has been sent.
     let _ = socket.write_all(head.as_bytes());
     let mut answer = Vec::new();
     let _ = socket.read_to_end(&mut answer);
@@ -536,7 +536,8 @@ fn requests_and_connections_have_limits() {
         answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
         "{answer}"
     );
-    // Connected clients occupy all slots. One more is refused, and is served once a slot is free.
+    // Connected clients occupy all slots. Another one is refused, but is served once a slot is
+    // free.
     let mut held: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
     for socket in &mut held {
         let get = format!("GET /api/clients HTTP/1.1\r\nHost: {address}\r\n\r\n");
@@ -548,7 +549,7 @@ fn requests_and_connections_have_limits() {
     while get(&fixture, "/api/clients").status == 503 {
         std::thread::yield_now();
     }
-    // Open connections do not delay the end of the server.
+    // Open connections must not delay the end of the server.
     fixture.server.stop();
     fixture.server.join().unwrap();
     assert!(TcpStream::connect(address).is_err());

@@ -1,4 +1,4 @@
-//! Stores whose structure updates pages in place, as shown on the web page.
+//! How the web page shows stores whose structure updates pages in place.
 
 use crate::client::Fixture;
 use crate::web::{get, with_page};

@@ -1,4 +1,4 @@
-//! The directories of a store, as shown on the web page.
+//! How the web page shows a store's directories.
 
 use crate::client::Fixture;
 use crate::web::{get, with_page};
@@ -35,7 +35,7 @@ fn each_directory_is_shown_with_its_runs() {
     );
     let run = &tiers[0]["runs"][0];
     assert!(run["name"].as_str().unwrap().ends_with("of the tree"), "{tree}");
-    // The page has elements for them.
+    // The page must have elements for them.
     let page = get(&fixture, "/").text();
     assert!(page.contains("id=\"tiers-table\"") && page.contains("id=\"tiers-runs\""));
 }

@@ -1,7 +1,7 @@
 //! The encoding of Redis types and memcached items as keys and values of the ordered store.
 //!
-//! *Scope*: the record of a key, with its type and expiry time and, for a collection, its number
-//! and element count; the keys of elements and their order.
+//! *Scope*: the record of a key, which contains its type and expiry time, and for a collection its
+//! number and its element count; the keys of elements and their order.
 //!
 //! *Must not depend on*: commands, locks, the store.
 //!
