@@ -1,18 +1,17 @@
-//! The cursors of SCAN. A cursor is a number that the client sends to continue a scan; this module
-//! maps it to the key at which the scan continues.
+//! SCAN's cursors. A cursor is a number that the client sends to continue a scan; this module maps
+//! it to the key at which the scan continues.
 //!
-//! If the key has at most six bytes, the cursor itself encodes it and no memory is needed. For a
-//! longer key, a table entry is created, and the cursor is a hash of the key. The hash function is
-//! seeded randomly at each start of the server. During a run of the server, equal keys therefore
-//! have equal cursors. A cursor from before a restart is reported as unknown instead of being
-//! mistaken for another key. All cursors are below 2^53, so that clients may store them as
-//! floating-point numbers.
+//! A key of at most six bytes is encoded in the cursor itself and needs no memory. For a longer
+//! key, the table gets an entry, and the cursor is a hash of the key. The hash function is seeded
+//! randomly at each start of the server, so equal keys have equal cursors only during one run. A
+//! cursor from before a restart is reported as unknown instead of being mistaken for another key.
+//! All cursors are below 2^53, so that clients may store them as floating-point numbers.
 //!
-//! The memory of the table is charged to the clients' memory budget and limited to a fixed share of
-//! it. A client is a *holder* of an entry if it has received the cursor and has not continued from
-//! it yet. When the table exceeds its limit, it first evicts entries from which their holders have
-//! already continued. After those, it evicts the oldest entry of the client that holds the most
-//! entries, so that a client that opens many cursors interrupts only its own scans.
+//! The table's memory is charged to the clients' memory budget and limited to a fixed share of it.
+//! A client is a *holder* of an entry if it has received the cursor and has not yet continued from
+//! it. When the table exceeds its limit, it first evicts entries from which all holders have
+//! continued. After those, it evicts the oldest entry of the client that holds the most, so that a
+//! client that opens many cursors interrupts only its own scans.
 
 use crate::net::ConnectionBudget;
 use parking_lot::Mutex;
@@ -20,33 +19,33 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 
-/// Maximum length, in bytes, of a key that is encoded in its cursor, and the bit position of the
-/// encoded length.
+/// Maximum length in bytes of a key encoded in its cursor, and the bit position of the encoded
+/// length.
 const INLINE: usize = 6;
 const COUNT_SHIFT: u32 = 48;
 
-/// Cursors from this value up to (but excluding) twice this value refer to table entries.
+/// Cursors from this value up to twice this value (exclusive) refer to table entries.
 const REMEMBERED: u64 = 1 << 52;
 
-/// Divisor of the clients' memory budget: the quotient is the memory limit of the table.
+/// Divisor of the clients' memory budget. The quotient is the table's memory limit.
 const SHARE: usize = 16;
 
-/// Approximate overhead in bytes of a table entry, and of each holder of an entry.
+/// Approximate overhead of a table entry, and of each holder of an entry, in bytes.
 const PER_PLACE: usize = 160;
 const PER_HOLDING: usize = 120;
 
 /// Granularity of charges to the memory budget, in bytes.
 const STEP: usize = 4 << 10;
 
-/// Pseudo-client that takes over the cursors of closed connections, because their clients may
-/// reconnect and continue.
+/// Pseudo-client that inherits the cursors of closed connections, whose clients may reconnect and
+/// continue.
 const CLOSED: u64 = 0;
 
-/// Pseudo-client that takes over cursors from which a client has already continued.
+/// Pseudo-client that inherits cursors from which a client has already continued.
 const USED: u64 = u64::MAX;
 
-/// The table of cursors. A cursor refers to the same key for as long as it is in the table, so a
-/// client may retry a request, even over another connection.
+/// The table of cursors. A cursor refers to the same key as long as it is in the table, so a client
+/// may retry a request, even over another connection.
 #[derive(Debug, Default)]
 pub(crate) struct CursorTable {
     state: Mutex<CursorTableState>,
@@ -57,7 +56,7 @@ pub(crate) struct CursorTable {
 struct ScanCursor {
     database: u8,
     key: Box<[u8]>,
-    /// The clients that are holders of this entry, each with the stamp at which it became one.
+    /// The holders of this entry, each with the stamp at which it became one.
     holders: Vec<(u64, u64)>,
 }
 
@@ -70,24 +69,23 @@ impl ScanCursor {
 #[derive(Debug, Default)]
 struct CursorTableState {
     places: HashMap<u64, ScanCursor>,
-    /// For each client, the cursors of which it is a holder, sorted by stamp (oldest first).
+    /// The cursors held by each client, sorted by stamp (oldest first).
     held: BTreeMap<u64, BTreeMap<u64, u64>>,
-    /// The number of cursors of each client, in ascending order, to find the client with the most
-    /// cursors.
+    /// Each client's number of cursors in ascending order, which yields the client with the most.
     counts: BTreeSet<(usize, u64)>,
     last_stamp: u64,
     bytes: usize,
     charged: usize,
 }
 
-/// Statistics of the table: the number of entries and their memory in bytes.
+/// Table statistics: the number of entries and their memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CursorFigures {
     pub(crate) count: usize,
     pub(crate) bytes: usize,
 }
 
-/// Encodes a key in a cursor, or returns `None` if the key is too long.
+/// Encodes a key in a cursor. Returns `None` if the key is too long.
 fn inline(key: &[u8]) -> Option<u64> {
     if key.len() > INLINE {
         return None;
@@ -99,18 +97,18 @@ fn inline(key: &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// Decodes the key that is encoded in a cursor, or returns `None` if the cursor is invalid.
+/// Decodes the key in a cursor. Returns `None` if the cursor is invalid.
 fn place_in(number: u64) -> Option<Vec<u8>> {
     let count = usize::try_from(number >> COUNT_SHIFT).ok()?.checked_sub(1)?;
     let byte = |index: usize| (number >> (8 * (INLINE - 1 - index))) as u8;
     let key: Vec<u8> = (0..count.min(INLINE)).map(byte).collect();
-    // Reject cursors in which bits after the key are set.
+    // Reject cursors with bits set after the key.
     (key.len() == count && inline(&key) == Some(number)).then_some(key)
 }
 
 impl CursorTable {
-    /// Returns the cursor for a scan of `database` that continues at `key`, and adds a table entry
-    /// for it if the key is long. `client` becomes a holder of the entry.
+    /// Returns the cursor for a scan of `database` that continues at `key`. For a long key, adds a
+    /// table entry and makes `client` one of its holders.
     pub(crate) fn keep(&self, client: u64, database: u8, key: &[u8], budget: &ConnectionBudget) -> u64 {
         if let Some(number) = inline(key) {
             return number;
@@ -131,7 +129,7 @@ impl CursorTable {
                 Entry::Occupied(place) if place.get().database == database && *place.get().key == *key => {
                     break;
                 }
-                // Another key has the same hash: try the next number.
+                // Another key has the same hash, so try the next number.
                 Entry::Occupied(_) => number = REMEMBERED | (number.wrapping_add(1) % REMEMBERED),
             }
         }
@@ -143,7 +141,7 @@ impl CursorTable {
     }
 
     /// Returns the key at which a scan with this cursor continues, or `None` if the cursor is
-    /// unknown. If the client holds the cursor, the cursor is marked as used.
+    /// unknown. If the client holds the cursor, marks it as used.
     pub(crate) fn place(&self, client: u64, database: u8, number: u64) -> Option<Vec<u8>> {
         if number < REMEMBERED {
             return place_in(number);
@@ -161,7 +159,7 @@ impl CursorTable {
         Some(key)
     }
 
-    /// Hands the cursors of a closed connection over to [`CLOSED`].
+    /// Hands a closed connection's cursors over to [`CLOSED`].
     pub(crate) fn close(&self, client: u64, budget: &ConnectionBudget) {
         let mut state = self.state.lock();
         let numbers: Vec<u64> = match state.held.get(&client) {
@@ -187,8 +185,8 @@ impl CursorTable {
 }
 
 impl CursorTableState {
-    /// Makes a client a holder of the entry with a cursor. The cursor must be in the table, and the
-    /// client must not be a holder yet.
+    /// Makes a client a holder of a cursor's entry. The cursor must be in the table, and the client
+    /// must not hold it yet.
     fn hold(&mut self, client: u64, number: u64) {
         self.last_stamp += 1;
         let stamp = self.last_stamp;
@@ -201,7 +199,7 @@ impl CursorTableState {
         self.bytes += PER_HOLDING;
     }
 
-    /// Removes a client from the holders of a cursor; the entry itself stays in the table. Returns
+    /// Removes a client from a cursor's holders; the entry itself stays in the table. Returns
     /// whether the client held the cursor.
     fn release(&mut self, client: u64, number: u64) -> bool {
         let place = self.places.get_mut(&number).expect("the place is known");
@@ -262,7 +260,7 @@ mod tests {
 
     const LIMIT: usize = 16 << 20;
 
-    /// Memory limit of the table, in bytes.
+    /// The table's memory limit in bytes.
     const MOST: usize = LIMIT / SHARE;
 
     fn key(index: usize, len: usize) -> Vec<u8> {
@@ -284,7 +282,7 @@ mod tests {
         ] {
             let number = cursors.keep(1, 0, key, &budget);
             assert!(number != 0 && number < REMEMBERED);
-            // A short key is still found after a restart of the server.
+            // A short key can still be decoded after a restart of the server.
             assert_eq!(CursorTable::default().place(2, 3, number).as_deref(), Some(key));
         }
         assert_eq!(cursors.figures(), CursorFigures::default());
@@ -323,8 +321,8 @@ mod tests {
         let slow: Vec<u64> = (1..=100)
             .map(|client| cursors.keep(client, 0, &key(client as usize, 300), &budget))
             .collect();
-        // This client also holds a cursor of a slow client, and it has continued from some of its
-        // own cursors.
+        // This client also holds one of a slow client's cursors, and has continued from some of its
+        // own.
         cursors.keep(200, 0, &key(7, 300), &budget);
         let mut last = 0;
         for index in 1000..20_000 {
@@ -349,7 +347,7 @@ mod tests {
         let first = cursors.keep(1, 0, &key(1, 1000), &budget);
         cursors.close(1, &budget);
         assert_eq!(cursors.place(2, 0, first), Some(key(1, 1000)));
-        // Client 3 continues from each of its cursors; client 4 holds two cursors that it has not
+        // Client 3 continues from each of its cursors. Client 4 holds two cursors that it has not
         // used yet.
         let held = [2, 3].map(|index| cursors.keep(4, 0, &key(index, 1000), &budget));
         for index in 100..10_000 {

@@ -1,8 +1,7 @@
-//! Tracks the approximate time at which each key was last used, for OBJECT IDLETIME.
+//! Tracks when each key was last used, approximately, for OBJECT IDLETIME.
 //!
-//! The table has a fixed number of slots, and each key is hashed to a slot. A slot stores the time
-//! at which any of its keys was last used. A key has therefore been idle for at least as long as
-//! its slot.
+//! The table has a fixed number of slots, to which keys are hashed. A slot stores when any of its
+//! keys was last used, so a key has been idle for at least as long as its slot.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,14 +9,13 @@ const SLOTS: usize = 1 << 16;
 
 /// The table of last-use times.
 pub(crate) struct LastUses {
-    /// The time of the last use, in seconds since `since_ms`, plus 1; 0 if the slot was never used.
+    /// When the slot was last used, in seconds since `since_ms`, plus 1; 0 if it was never used.
     slots: Box<[AtomicU32]>,
     since_ms: u64,
 }
 
-/// Computes a fast hash whose upper bits are well distributed; it must be fast because every
-/// request computes it. Keys that are chosen to collide only make each other's idle times
-/// inaccurate.
+/// Computes a hash with well-distributed upper bits. It must be fast, because every request
+/// computes it. Keys chosen to collide only make each other's idle times inaccurate.
 #[inline]
 fn hash(seed: u64, key: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -33,7 +31,7 @@ fn hash(seed: u64, key: &[u8]) -> u64 {
 }
 
 impl LastUses {
-    /// Creates a table in which every key counts as used at the time `now_ms`.
+    /// Creates a table in which every key counts as last used at the time `now_ms`.
     pub(crate) fn since(now_ms: u64) -> LastUses {
         LastUses {
             slots: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
@@ -50,18 +48,18 @@ impl LastUses {
         u32::try_from(seconds).unwrap_or(u32::MAX - 1)
     }
 
-    /// Stores `now_ms` as the time of the last use of a key.
+    /// Records a use of a key at the time `now_ms`.
     pub(crate) fn note(&self, database: u8, key: &[u8], now_ms: u64) {
         let now = self.seconds(now_ms) + 1;
         let slot = self.slot(database, key);
         // A frequently used slot usually contains the current second already. Skip the write in
-        // this case, so that the cache line stays shared among processors.
+        // this case, so that the processors can keep sharing the cache line.
         if slot.load(Ordering::Relaxed) != now {
             slot.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Returns a lower bound of the time for which a key has been idle, in seconds.
+    /// Returns a lower bound on a key's idle time in seconds.
     pub(crate) fn idle_s(&self, database: u8, key: &[u8], now_ms: u64) -> u32 {
         let last = self.slot(database, key).load(Ordering::Relaxed);
         self.seconds(now_ms).saturating_sub(last.saturating_sub(1))
@@ -84,8 +82,8 @@ mod tests {
             let slots: BTreeSet<u64> = (0..SLOTS as u64)
                 .map(|number| hash(0, name(number).as_bytes()) >> 48)
                 .collect();
-            // Random hashes that are as many as the slots hit a share of about 1 - 1/e of the
-            // slots.
+            // Hashing as many random keys as there are slots hits a fraction of about 1 - 1/e of
+            // the slots.
             assert!(slots.len() > SLOTS * 6 / 10, "{}: {}", name(0), slots.len());
         }
     }
@@ -101,7 +99,7 @@ mod tests {
             (0, 10)
         );
         assert_eq!(uses.idle_s(1, b"a", 18_100), 13);
-        // A clock that is behind the start time has no effect.
+        // A clock behind the start time has no effect.
         uses.note(0, b"a", 0);
         assert_eq!(uses.idle_s(0, b"a", 4_000), 0);
     }

@@ -1,15 +1,15 @@
-//! The layout of a store's keys: ordered or hashed. The layout is chosen when a server opens the
-//! store for the first time.
+//! The layout of a store's keys, either ordered or hashed. It is chosen when a server first opens
+//! the store.
 //!
-//! Hashed keys are indicated by their own format version in the store, so that a program that does
-//! not support them refuses to open it.
+//! Hashed keys have a format version of their own, so that a program that does not support them
+//! refuses to open the store.
 
 use super::model::format;
 use crate::error::Error;
 use crate::options::KeyLayout;
 use alluvium::{Db, HashedOptions, Keyspace, KeyspaceOptions, Structure};
 
-/// Returns the keyspace with a name, or `None` if it does not exist.
+/// Returns the keyspace with this name, or `None` if it does not exist.
 pub(crate) fn existing(db: &Db, name: &str) -> alluvium::Result<Option<Keyspace>> {
     match db.existing_keyspace(name) {
         Ok(keyspace) => Ok(Some(keyspace)),
@@ -23,8 +23,8 @@ pub(crate) fn is_hashed(keyspace: &Keyspace) -> bool {
     matches!(keyspace.options().structure, Structure::Hashed(_))
 }
 
-/// Returns the options with which to create a hashed keyspace. The index options are copied from
-/// the existing hashed keyspaces, because all hashed keyspaces share one index.
+/// Returns the options for creating a hashed keyspace. The index options are copied from the
+/// existing hashed keyspaces, because all of them share one index.
 pub(super) fn hashed_options(db: &Db) -> KeyspaceOptions {
     let known = db.keyspaces().into_iter().find_map(|name| {
         let keyspace = db.existing_keyspace(&name).ok()?;
@@ -37,23 +37,23 @@ pub(super) fn hashed_options(db: &Db) -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Hashed(options))
 }
 
-/// Returns whether an ordered keyspace contains no key before `end`. If `end` is `None`, returns
-/// whether it is empty.
+/// Returns whether an ordered keyspace has no key before `end` or, if `end` is `None`, no keys at
+/// all.
 fn is_empty(keyspace: &Keyspace, end: Option<&[u8]>) -> alluvium::Result<bool> {
     let first = keyspace.first()?;
     Ok(first.is_none_or(|(key, _)| end.is_some_and(|end| key[..] >= *end)))
 }
 
-/// The layout that was determined from a store, before the server has changed the store.
+/// The layout found in a store that the server has not changed yet.
 pub(super) struct DetectedLayout {
     pub(super) layout: KeyLayout,
-    /// Whether hashed keys were chosen for a store that contains no keys, so that the choice must
-    /// still be recorded.
+    /// Whether hashed keys were chosen for a store without keys, so that the choice must still be
+    /// recorded.
     is_free: bool,
 }
 
-/// Determines the layout of a store. A store that is recorded as hashed remains hashed. Any other
-/// store gets the layout `wished`, which may be hashed only if the store contains no keys.
+/// Determines a store's layout. A store recorded as hashed remains hashed. Any other store gets the
+/// layout `wished`, which may be hashed only if the store contains no keys.
 ///
 /// # Errors
 /// [`Error::InOrder`] if the store has ordered keys and hashed ones are requested;
@@ -77,7 +77,7 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<Detecte
             is_free: false,
         });
     }
-    // The keys of the clients' databases sort before the server's own keys.
+    // The keys in clients' databases sort before the server's own keys.
     if let Some(data) = &data
         && !is_empty(data, Some(&[super::DATABASES]))?
     {
@@ -93,7 +93,7 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<Detecte
             keyspace: super::ITEMS,
         });
     }
-    // A snapshot may still contain ordered keys that were deleted later.
+    // A snapshot may still contain ordered keys that have since been deleted.
     if (data.is_some() || items.is_some())
         && let Some((name, _)) = db.snapshots().into_iter().next()
     {
@@ -106,8 +106,8 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<Detecte
 }
 
 impl DetectedLayout {
-    /// Persists the chosen layout and returns the keyspace of memcached items. If the server
-    /// crashes before this function has finished, the next start completes it.
+    /// Persists the chosen layout and returns the keyspace for memcached items. If the server
+    /// crashes before this has finished, the next start completes it.
     pub(super) fn settle(&self, db: &Db, data: &Keyspace) -> crate::error::Result<Keyspace> {
         if self.layout == KeyLayout::AsStored {
             return Ok(db.keyspace(super::ITEMS)?);

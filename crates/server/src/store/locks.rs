@@ -1,8 +1,8 @@
 //! Locks on keys, and the notification of clients that WATCH keys.
 //!
 //! Keys are hashed to lock stripes. A pipeline holds the locks of all its keys until its commit is
-//! visible, so there are many more stripes than keys in a batch. Blind writes, such as SET, do not
-//! exclude each other; the one that commits last determines the value.
+//! visible, so there are many more stripes than keys in a batch. Blind writes such as SET do not
+//! exclude each other; the last one to commit determines the value.
 
 pub(crate) use alluvium::LockMode as Mode;
 use alluvium::{HeldLocks, LockSet, LockTable};
@@ -14,15 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const STRIPES: usize = 1 << 16;
 
-/// For each watched key, the flags of the connections that watch it. A connection's flag is set
-/// when the key is written.
+/// The flags of the connections that watch each key. A write to the key sets them.
 type WatcherMap = HashMap<(u8, Box<[u8]>), Vec<Arc<AtomicBool>>>;
 
 /// The locks on keys, and the connections to notify when a watched key is written.
 pub(crate) struct KeyLocks {
     table: LockTable,
     watchers: Mutex<WatcherMap>,
-    /// Number of registered flags. While it is zero, writers skip the lookup of watchers.
+    /// Number of registered flags. While it is zero, writers need not look for watchers.
     watching: AtomicUsize,
 }
 
@@ -32,13 +31,13 @@ impl fmt::Debug for KeyLocks {
     }
 }
 
-/// A set of locks, which are released when the guard is dropped.
+/// Held locks, released when the guard is dropped.
 pub(crate) struct KeyLockGuard<'l> {
     locks: &'l KeyLocks,
     _held: HeldLocks<'l>,
 }
 
-/// The set of keys that a thread is going to lock, each with a lock mode.
+/// The keys that a thread is going to lock, each with a lock mode.
 #[derive(Debug, Default)]
 pub(crate) struct KeyLockRequest(LockSet);
 
@@ -73,7 +72,7 @@ impl KeyLocks {
         }
     }
 
-    /// Waits until all locks of the set are acquired, and returns a guard that holds them.
+    /// Waits for all locks in the set, and returns a guard that holds them.
     #[inline]
     pub(crate) fn lock(&self, wanted: KeyLockRequest) -> KeyLockGuard<'_> {
         KeyLockGuard {
@@ -82,8 +81,8 @@ impl KeyLocks {
         }
     }
 
-    /// Registers a flag that is set when the key is written. The caller must hold the key's lock:
-    /// it excludes concurrent writers of the key, and ensures that later writers see a non-zero
+    /// Registers a flag to be set when the key is written. The caller must hold the key's lock,
+    /// which excludes concurrent writers of the key and ensures that later ones see a non-zero
     /// number of watchers.
     pub(crate) fn watch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
         self.watching.fetch_add(1, Ordering::Relaxed);
@@ -92,7 +91,7 @@ impl KeyLocks {
         flags.push(Arc::clone(is_touched));
     }
 
-    /// Removes all registrations of this flag for a key.
+    /// Removes all of a key's registrations of this flag.
     pub(crate) fn unwatch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
         let mut watchers = self.watchers.lock();
         let place = (database, Box::from(key));
@@ -107,7 +106,7 @@ impl KeyLocks {
         }
     }
 
-    /// Returns the watched keys of a database. If the caller holds all locks, no key can be added
+    /// Returns a database's watched keys. While the caller holds all locks, none can be added
     /// concurrently.
     pub(crate) fn watched(&self, database: u8) -> Vec<Box<[u8]>> {
         let watchers = self.watchers.lock();
@@ -115,15 +114,15 @@ impl KeyLocks {
         keys.map(|(_, key)| key.clone()).collect()
     }
 
-    /// Returns whether any key is watched. The caller must hold the lock of the key it is
-    /// interested in, because watchers of that key are registered under the same lock.
+    /// Returns whether any key is watched. The caller must hold the lock of the key that it is
+    /// interested in, because watchers register under the same lock.
     pub(crate) fn has_watchers(&self) -> bool {
         self.watching.load(Ordering::Relaxed) > 0
     }
 }
 
 impl KeyLockGuard<'_> {
-    /// Sets the flags of all connections that watch a key. The key must be locked for writing.
+    /// Sets the flags of all connections that watch a key, which must be locked for writing.
     pub(crate) fn touch(&self, database: u8, key: &[u8]) {
         if let Some(flags) = self.locks.watchers.lock().get(&(database, Box::from(key))) {
             flags.iter().for_each(|flag| flag.store(true, Ordering::Release));

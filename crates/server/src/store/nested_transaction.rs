@@ -143,8 +143,8 @@ impl NestedTransactionWalk<'_> {
         }
     }
 
-    /// Returns the client's transaction's next pair whose key the command has neither overwritten
-    /// nor deleted.
+    /// Returns the next pair of the client's transaction whose key the command has neither
+    /// overwritten nor deleted.
     fn step(&mut self) -> Result<Option<OwnedPair>, CommandError> {
         loop {
             let next = match self.direction {

@@ -1,5 +1,5 @@
-//! The transaction of a batch of commands. Its reads see the store merged with its own writes, and
-//! its writes are committed atomically.
+//! The transaction of a batch of commands. Its reads see the store merged with its own writes,
+//! which it commits atomically.
 
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of};
@@ -24,25 +24,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Number of prefetched keys, from the expected position on, that a lookup compares with its key.
 const AHEAD: usize = 16;
 
-/// Maximum size in bytes of a batch whose memory a thread keeps for its next batch. It is small
-/// because there may be as many threads as waiting writers.
+/// Maximum size in bytes of a batch that a thread keeps for reuse. It is small because there may be
+/// as many threads as waiting writers.
 const KEPT_BATCH: usize = 64 << 10;
 
 thread_local! {
-    /// An empty batch of this thread, whose memory is reused.
+    /// This thread's empty batch, kept to reuse its memory.
     static SPARE: Cell<Option<Box<BlindBatch>>> = const { Cell::new(None) };
 }
 
-/// The uncommitted writes of blind commands, which write keys without reading them. The writes are
-/// in order and already encoded for the commit. No command reads them before the commit.
+/// The uncommitted writes of blind commands, which write keys without reading them. They are in
+/// order and already encoded for the commit. No command reads them before the commit.
 struct BlindBatch {
     batch: WriteBatch,
-    /// Buffer in which records are encoded.
+    /// Buffer for encoding records.
     record: Vec<u8>,
 }
 
 impl BlindBatch {
-    /// Returns an empty batch. Reuses the memory that this thread has kept, if any.
+    /// Returns an empty batch, reusing the memory that this thread has kept, if any.
     fn spare() -> Box<BlindBatch> {
         let new = || {
             Box::new(BlindBatch {
@@ -64,52 +64,50 @@ pub(crate) enum CommitOutcome {
 /// transaction's own writes, except those of blind commands.
 pub(crate) struct CommandTransaction<'s> {
     pub(crate) store: &'s ServerStore,
-    /// The stored number of the currently selected database.
+    /// The selected database's stored number.
     pub(crate) database: u8,
-    /// The ID of the client that sent the commands, or 0. SCAN cursors are assigned to this client.
+    /// The ID of the client that sent the commands, or 0. SCAN cursors belong to this client.
     pub(crate) client: u64,
-    /// The new mapping of databases, if the transaction has swapped any.
+    /// The new database mapping, if the transaction has swapped any databases.
     swapped: Option<Box<DatabaseNumbers>>,
-    /// The current time as seen by all commands of the transaction, in milliseconds since 1970.
+    /// The time that all commands of the transaction see, in milliseconds since 1970.
     pub(crate) now_ms: u64,
     prefetched: Vec<(InnerKey, Option<Value>)>,
-    /// Position in `prefetched` at which the next lookup is expected.
+    /// Where in `prefetched` the next lookup is expected.
     next: usize,
-    /// Prefetched elements of collections, the position at which the next lookup is expected, and
-    /// the memory charge of the elements.
+    /// Prefetched elements of collections, where the next lookup is expected among them, and their
+    /// memory charge.
     elements: Vec<(InnerKey, Option<Value>)>,
     next_element: Cell<usize>,
     elements_reading: Option<ReadReservation>,
-    /// The writes, if the transaction consists of blind commands.
+    /// The writes, if all commands of the transaction are blind.
     blind: Option<Box<BlindBatch>>,
-    /// The writes to the ordered keyspace, if the commands are not blind. `None` until the first
+    /// The writes to the ordered keyspace, unless the commands are blind. `None` until the first
     /// write.
     pub(super) writes: Option<Box<WriteSet>>,
-    /// The writes to records, if records are hashed. `None` until the first write.
+    /// The writes to hashed records. `None` until the first write.
     pub(super) records: Option<Box<OwnRecords>>,
-    /// The deferred record of the collection that the commands currently use.
+    /// The deferred record of the collection that the commands are using.
     pub(super) keeping: RecordDeferral,
     /// The keys that have gained or lost collections. `None` if there are none.
     marks: Option<Box<MarkChanges>>,
     /// The rank indexes of the sorted sets that the transaction has read or changed.
     pub(super) orders: Vec<OpenOrder>,
-    /// Collections whose elements have been committed in advance.
+    /// Collections whose elements are committed in advance.
     pub(super) staged: StagedCollections<'s>,
-    /// Key ranges in which iterators have found no elements. Maintained only once the transaction
-    /// has writes.
+    /// Key ranges in which iterators found no elements. Maintained only once the transaction has
+    /// writes.
     pub(super) vacancies: VacantRanges,
-    /// The memory charge of the most recent read.
+    /// The memory charge of the latest read.
     reading: Cell<Option<ReadReservation>>,
-    /// The client's transaction in which this transaction is nested, if any. All reads go through
-    /// it.
+    /// The client's transaction in which this one is nested, if any. All reads go through it.
     pub(super) within: Option<Box<NestedTransaction<'s>>>,
-    /// The watched databases and keys that the transaction has written. The database is the number
+    /// The watched databases and keys that the transaction has written, with the database numbers
     /// that clients use.
     touched: Vec<(u8, Box<[u8]>)>,
-    /// Number of bytes written by blind commands.
+    /// Number of bytes that blind commands have written.
     bytes: usize,
-    /// The number of bytes and of keys written with an expiry time, and the latest of these expiry
-    /// times.
+    /// Number of bytes and keys written with an expiry time, and the latest such time.
     expiring: u64,
     expiring_keys: u64,
     last_expiry_ms: u64,
@@ -159,7 +157,7 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Returns the approximate memory of the transaction's writes, in bytes.
+    /// Returns the approximate memory of the transaction's writes in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let records = self.records.as_ref().map_or(0, |records| records.memory());
         self.bytes + records + self.writes.as_ref().map_or(0, |writes| writes.memory())
@@ -175,15 +173,15 @@ impl<'s> CommandTransaction<'s> {
     }
 
     /// Reads the records of several keys in one request, so that the following commands find them
-    /// in memory. The caller must either hold the locks of the keys, or ensure that each key is
-    /// read by only one command.
+    /// in memory. The caller must either hold the locks of the keys or ensure that only one command
+    /// reads each key.
     pub(crate) fn prefetch(&mut self, keys: Vec<InnerKey>) -> Result<(), CommandError> {
         let values = self.read(&keys)?;
         self.has_read(keys, values);
         Ok(())
     }
 
-    /// Stores prefetched records. They must be in the order in which the commands will read them.
+    /// Stores prefetched records, in the order in which the commands will read them.
     pub(crate) fn has_read(&mut self, keys: Vec<InnerKey>, values: Vec<Option<Value>>) {
         for value in values.iter().flatten() {
             self.store.sizes.note_kept(value.len());
@@ -192,9 +190,8 @@ impl<'s> CommandTransaction<'s> {
         self.next = 0;
     }
 
-    /// Returns the collection stored under a key if its record was prefetched. `from` is the
-    /// position at which the record is expected; it is advanced to the position where the record
-    /// was found.
+    /// Returns a key's collection if its record was prefetched. `from` is the position at which the
+    /// record is expected, and is advanced to where it was found.
     pub(crate) fn known_collection(&self, key: &[u8], from: &mut usize) -> Option<CollectionHeader> {
         let place = format::record_key(self.database, key);
         let mut ahead = self.prefetched.iter().skip(*from).take(AHEAD);
@@ -219,8 +216,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(())
     }
 
-    /// Returns the stored value of an element if it was prefetched, at or near the expected
-    /// position.
+    /// Returns an element's stored value if it was prefetched at or near the expected position.
     fn element(&self, key: &[u8]) -> Option<Option<&Value>> {
         let next = self.next_element.get();
         let mut ahead = self.elements.iter().skip(next).take(AHEAD);
@@ -234,9 +230,9 @@ impl<'s> CommandTransaction<'s> {
         !self.prefetched.is_empty()
     }
 
-    /// Returns the position of a prefetched key if it is at or near the expected position. Commands
-    /// normally look up keys in the order in which they were prefetched. If this returns `None`,
-    /// the caller reads the key again.
+    /// Returns the position of a prefetched key at or near the expected position. Commands normally
+    /// look up keys in the order in which they were prefetched. If this returns `None`, the caller
+    /// reads the key again.
     fn prefetched(&mut self, key: &[u8]) -> Option<usize> {
         let ahead = self.prefetched.iter().skip(self.next).take(AHEAD);
         let step = ahead.into_iter().position(|(name, _)| **name == *key)?;
@@ -244,8 +240,8 @@ impl<'s> CommandTransaction<'s> {
         Some(self.next)
     }
 
-    /// Returns the value that the transaction has written to a key, or `Some(None)` if the
-    /// transaction has deleted the key. Returns `None` if it has done neither.
+    /// Returns the value that the transaction has written to a key, or `Some(None)` if it has
+    /// deleted the key. Returns `None` if it has done neither.
     fn own(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         if self.is_hashed(key) {
             return self.records.as_ref()?.own(key);
@@ -253,24 +249,24 @@ impl<'s> CommandTransaction<'s> {
         self.writes.as_ref()?.own(key).map(OwnWrite::value)
     }
 
-    /// Returns whether `key` is the key of a hashed record.
+    /// Returns whether `key` belongs to a hashed record.
     #[inline]
     fn is_hashed(&self, key: &[u8]) -> bool {
         self.store.records.home(key) != KeyPlacement::Ordered
     }
 
-    /// Returns the value that the transaction has written to a key. Returns `None` if it has
-    /// deleted the key or not written it.
+    /// Returns the value that the transaction has written to a key, or `None` if it has deleted the
+    /// key or not written it.
     pub(crate) fn own_value(&self, key: &[u8]) -> Option<&[u8]> {
         self.own(key).flatten()
     }
 
-    /// Returns whether a key is in a key range that the transaction has deleted.
+    /// Returns whether the transaction has deleted a key range that contains this key.
     pub(super) fn is_deleted(&self, key: &[u8]) -> bool {
         self.writes.as_ref().is_some_and(|writes| writes.hides(key))
     }
 
-    /// Reads values from the store. The memory of long values remains charged until the next read.
+    /// Reads values from the store. Long values' memory remains charged until the next read.
     fn read(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>, CommandError> {
         drop(self.reading.take());
         if let Some(within) = &self.within {
@@ -282,12 +278,12 @@ impl<'s> CommandTransaction<'s> {
         Ok(values)
     }
 
-    /// Keeps the memory charge of a read until the next read.
+    /// Holds a read's memory charge until the next read.
     pub(crate) fn take_over(&mut self, reading: Option<ReadReservation>) {
         self.reading.set(reading);
     }
 
-    /// Returns the value of a key, taking the transaction's own writes and prefetched values into
+    /// Returns a key's value, taking the transaction's own writes and prefetched values into
     /// account.
     pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<RecordBytes<'_>>, CommandError> {
         if self.own(key).is_some() {
@@ -305,7 +301,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(self.read(&[key])?.pop().flatten().map(RecordBytes::Owned))
     }
 
-    /// Returns for each key whether it has a value. Needs at most one request to the store.
+    /// Returns for each key whether it has a value, using at most one request to the store.
     pub(crate) fn are_there(&self, keys: &[InnerKey]) -> Result<SmallVec<[bool; 4]>, CommandError> {
         let (mut answers, mut unknown) = (SmallVec::new(), SmallVec::<[usize; 4]>::new());
         for (index, key) in keys.iter().enumerate() {
@@ -327,7 +323,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(answers)
     }
 
-    /// Returns the values of several keys. Needs at most one request to the store.
+    /// Returns the values of several keys, using at most one request to the store.
     pub(crate) fn multi_get(&self, keys: &[InnerKey]) -> Result<Vec<Option<Vec<u8>>>, CommandError> {
         let mut answers = Vec::with_capacity(keys.len());
         let mut unknown = Vec::new();
@@ -376,8 +372,8 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Sets a user key to a string, without deleting a collection that the key may have. The string
-    /// is the concatenation of `parts`.
+    /// Sets a user key to the concatenation of `parts`, without deleting a collection that the key
+    /// may have.
     pub(super) fn put_text(
         &mut self,
         key: &[u8],
@@ -403,8 +399,8 @@ impl<'s> CommandTransaction<'s> {
             None => batch.put(space, name, &*record)?,
         };
         if record.capacity() > KEPT_BATCH {
-            // The batch contains a copy of the record, so free the large buffer before waiting for
-            // the commit.
+            // The batch has a copy of the record, so free the large buffer before waiting for the
+            // commit.
             *record = Vec::new();
         }
         self.bytes += bytes;
@@ -465,7 +461,7 @@ impl<'s> CommandTransaction<'s> {
         scan::TransactionScan::new(self, &start, &end, direction, scan::ValueSelection::All)
     }
 
-    /// Like [`CommandTransaction::scan`], but long values may be replaced by empty ones.
+    /// Like [`CommandTransaction::scan`], but empty values may replace long ones.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "callers make the keys for this call"
@@ -479,7 +475,7 @@ impl<'s> CommandTransaction<'s> {
         scan::TransactionScan::new(self, &start, &end, direction, scan::ValueSelection::Short)
     }
 
-    /// Writes the mark of a key that has gained a collection with this number.
+    /// Writes the mark for a key that has gained the collection with this number.
     pub(crate) fn mark(&mut self, key: &[u8], number: u64) {
         let hash = format::place(key);
         let note = format::collection_key(self.database, number);
@@ -495,14 +491,14 @@ impl<'s> CommandTransaction<'s> {
         self.marks().remove(database, number, format::place(key));
     }
 
-    /// Returns whether this transaction itself may have stored a collection under a key. Other
+    /// Returns whether this transaction may itself have stored a collection under a key. Other
     /// commands cannot see such a collection yet.
     pub(super) fn has_own_collection(&self, key: &[u8]) -> bool {
         let adds_any = self.marks.as_ref().is_some_and(|marks| marks.adds_any());
         adds_any && self.own_value(&format::record_key(self.database, key)).is_some()
     }
 
-    /// Returns the changes of marks and removes them from the transaction.
+    /// Takes the changes of marks out of the transaction.
     pub(super) fn take_marks(&mut self) -> MarkChanges {
         self.marks
             .take()
@@ -514,8 +510,7 @@ impl<'s> CommandTransaction<'s> {
         self.within.is_some()
     }
 
-    /// Notes that a user key was written, so that the clients that watch it are notified after the
-    /// commit.
+    /// Records that a user key was written, so that its watchers are notified after the commit.
     pub(crate) fn touch(&mut self, key: &[u8]) {
         if let Some(within) = &mut self.within {
             within.touched(self.database, key);
@@ -525,7 +520,7 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Returns the mapping of databases, including swaps by this transaction.
+    /// Returns the database mapping, including swaps by this transaction.
     fn numbers(&self) -> DatabaseNumbers {
         match &self.swapped {
             Some(numbers) => **numbers,
@@ -533,12 +528,13 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Returns the number by which clients know the currently selected database.
+    /// Returns the number that clients use for the selected database.
     pub(crate) fn client_database(&self) -> u8 {
         database_of(&self.numbers(), self.database)
     }
 
-    /// Returns the stored number of a client's database, considering swaps by this transaction.
+    /// Returns the stored number of a client's database, taking swaps by this transaction into
+    /// account.
     #[inline]
     pub(crate) fn number_of(&self, database: u8) -> u8 {
         match &self.swapped {
@@ -547,8 +543,8 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Swaps two databases, and notes which watched keys are affected so that their watchers are
-    /// notified. The caller must hold all locks.
+    /// Swaps two databases, and records the affected watched keys to notify their watchers. The
+    /// caller must hold all locks.
     pub(crate) fn swap(&mut self, one: u8, other: u8) -> Result<(), CommandError> {
         let mut numbers = self.numbers();
         let (first, second) = (numbers[usize::from(one)], numbers[usize::from(other)]);
@@ -565,8 +561,8 @@ impl<'s> CommandTransaction<'s> {
                 }
             }
         }
-        // The following commands continue in the client's selected database, which is now stored
-        // under the other number.
+        // The following commands continue in the client's selected database, which now has the
+        // other stored number.
         self.database = match now {
             _ if now == first => second,
             _ if now == second => first,
@@ -582,7 +578,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(())
     }
 
-    /// Deletes all data of the database with a stored number. The caller must hold all locks.
+    /// Deletes all data of the database with this stored number. The caller must hold all locks.
     pub(crate) fn empty(&mut self, database: u8) -> Result<(), CommandError> {
         let own = std::mem::replace(&mut self.database, database);
         let (start, end) = format::everything(database);
@@ -596,8 +592,8 @@ impl<'s> CommandTransaction<'s> {
         emptied
     }
 
-    /// Deletes all keys in a range of the selected database, and notes which watched keys were
-    /// deleted so that their watchers are notified. The caller must hold all locks.
+    /// Deletes all keys in a range of the selected database, and records the deleted watched keys
+    /// to notify their watchers. The caller must hold all locks.
     pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) -> Result<(), CommandError> {
         let database = database_of(&self.numbers(), self.database);
         for key in self.store.locks.watched(database) {
@@ -610,13 +606,12 @@ impl<'s> CommandTransaction<'s> {
         Ok(())
     }
 
-    /// Commits the writes while the locks `held` are held (S6). The transaction must not be used
-    /// afterwards. This function does not wait until the commit is durable on the disk; the sending
-    /// of replies does (S3).
+    /// Commits the writes under the locks `held` (S6). The transaction must not be used afterwards.
+    /// This does not wait until the commit is durable on the disk; sending the replies does (S3).
     #[inline]
     pub(crate) fn commit(&mut self, held: &KeyLockGuard<'_>) -> Result<CommitOutcome, CommandError> {
         self.write_kept();
-        // Usually true after read-only commands.
+        // Usually, the commands were read-only and there is nothing to commit.
         let is_written = self.blind.is_some() || self.writes.is_some() || self.records.is_some();
         if !is_written && self.orders.is_empty() {
             return Ok(CommitOutcome::Nothing);
@@ -624,8 +619,7 @@ impl<'s> CommandTransaction<'s> {
         self.commit_with(held, |_| Ok(()))
     }
 
-    /// Commits the writes of the transaction, together with the writes that `also` adds to the
-    /// batch.
+    /// Commits the transaction's writes and those that `also` adds to the batch.
     pub(crate) fn commit_with(
         &mut self,
         held: &KeyLockGuard<'_>,
@@ -641,9 +635,9 @@ impl<'s> CommandTransaction<'s> {
             self.keep_orders();
             return Ok(CommitOutcome::Nothing);
         }
-        // Update the filter before the commit: a SET that follows the release of the locks must
-        // find the new marks in it. The removals are applied only after the commit, so that no mark
-        // is missing from the filter if the commit fails.
+        // Update the filter before the commit, because a SET that follows the release of the locks
+        // must find the new marks in it. Apply the removals only after the commit, so that the
+        // filter is missing no mark if the commit fails.
         let marks = self.marks.take();
         if let Some(changes) = &marks {
             changes.apply_additions(&self.store.marks);
@@ -673,7 +667,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(CommitOutcome::Committed)
     }
 
-    /// Adds all writes of the transaction to a batch.
+    /// Adds all of the transaction's writes to a batch.
     #[inline]
     fn collect(&self, batch: &mut WriteBatch) -> Result<(), CommandError> {
         if let Some(writes) = &self.writes {
@@ -696,8 +690,8 @@ impl<'s> CommandTransaction<'s> {
     }
 }
 
-/// Converts an expiry time in milliseconds since 1970. Returns `None` if it is 0 or out of range;
-/// the value then never expires.
+/// Converts an expiry time in milliseconds since 1970. Returns `None`, which means never, if it is
+/// 0 or out of range.
 pub(super) fn moment(expires_ms: u64) -> Option<SystemTime> {
     let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
     until.filter(|_| expires_ms != 0)

@@ -1,26 +1,25 @@
-//! Key ranges in which a transaction has found no elements because it has deleted them itself.
+//! Key ranges in which a transaction found no elements because it has deleted them itself.
 //!
-//! A batch of commands that remove first elements, such as ZPOPMIN, would otherwise iterate over
-//! all elements deleted by the preceding commands each time, because these deletions are not
-//! committed yet. The ranges stay valid because the transaction holds the locks of the keys, so
+//! Without these ranges, each command in a batch that removes first elements, such as ZPOPMIN,
+//! would iterate over all elements deleted by the preceding commands, because these deletions are
+//! not committed yet. The ranges stay valid because the transaction holds the locks of the keys, so
 //! that no other transaction can add elements.
 
 use super::model::format::{self, InnerKey};
 use std::cell::RefCell;
 
-/// Maximum number of ranges. Several are needed for batches that pop from several keys in turn.
+/// Maximum number of ranges. A batch that pops from several keys in turn needs several.
 const MOST: usize = 8;
 
-/// Key ranges of elements that are empty as seen by the transaction.
+/// Key ranges that contain no elements, as the transaction sees them.
 #[derive(Debug, Default)]
 pub(super) struct VacantRanges {
-    /// The first key and the exclusive end of each range.
+    /// The first key and exclusive end of each range.
     ranges: RefCell<Vec<(InnerKey, InnerKey)>>,
 }
 
 impl VacantRanges {
-    /// Returns a key range without those parts at its beginning and its end that are known to be
-    /// empty.
+    /// Returns a key range without the parts at either end that are known to be empty.
     pub(super) fn narrow(&self, start: &[u8], end: &[u8]) -> (InnerKey, InnerKey) {
         let (mut start, mut end): (InnerKey, InnerKey) = (start.into(), end.into());
         for (low, high) in &*self.ranges.borrow() {
@@ -34,8 +33,8 @@ impl VacantRanges {
         (start, end)
     }
 
-    /// Adds a key range that was found to be empty. Ranges that are not within one collection are
-    /// ignored, because the lock of a key protects only the elements of its own collection.
+    /// Adds a key range that was found empty. Ignores ranges that are not within one collection,
+    /// because a key's lock protects only the elements of its own collection.
     pub(super) fn note(&self, start: &[u8], end: &[u8]) {
         if start >= end || !format::are_of_one_collection(start, end) {
             return;
@@ -56,8 +55,8 @@ impl VacantRanges {
         ranges.push((low, high));
     }
 
-    /// Shortens the range that contains `key`, because the transaction writes an element with this
-    /// key.
+    /// Shortens the range that contains `key`, because the transaction is writing an element with
+    /// this key.
     pub(super) fn fill(&mut self, key: &[u8]) {
         let ranges = self.ranges.get_mut();
         for (low, high) in &mut *ranges {
@@ -109,7 +108,7 @@ mod tests {
         assert_eq!(narrow(&vacancies, 58.0, 90.0).0, place(59.0));
         vacancies.clear();
         assert_eq!(narrow(&vacancies, 58.0, 90.0).0, place(58.0));
-        // A range of records is ignored, because iterating over records does not lock them.
+        // Ranges of records are ignored, because iterating over records does not lock them.
         let (start, end) = format::records(0);
         vacancies.note(&start, &end);
         assert_eq!(vacancies.narrow(&start, &end), (start, end));
