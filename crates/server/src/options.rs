@@ -12,12 +12,12 @@ use std::time::Duration;
 /// Which clients may connect if the server requires neither a password nor client certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exposure {
-    /// Only clients on this machine. The server refuses to start at an address that other machines
-    /// can reach.
+    /// Only clients on this machine may connect. The server refuses to start at an address that
+    /// other machines can reach.
     #[default]
     Protected,
-    /// Every client that can reach the server. Suitable only for networks that are protected by
-    /// other means.
+    /// Every client that can reach the server may connect. Use this only in networks that are
+    /// protected by other means.
     Unprotected,
 }
 

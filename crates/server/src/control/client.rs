@@ -81,7 +81,7 @@ impl ManagementClient {
     /// Sends a request whose reply is only success or failure.
     ///
     /// # Errors
-    /// Those of [`ManagementClient::ask`].
+    /// Returns the errors of [`ManagementClient::ask`].
     pub fn tell(&mut self, request: &ManagementRequest) -> Result<()> {
         self.ask(request, &mut |_: ManagementReply| Ok(()))
     }

@@ -245,8 +245,8 @@ impl TransactionStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadPurpose {
     Value,
-    /// To update the key. At any isolation level, no other transaction may then change the key
-    /// before the commit.
+    /// The transaction is going to update the key. At any isolation level, no other transaction may
+    /// then change the key before the commit.
     Update,
 }
 

@@ -110,18 +110,18 @@ pub(crate) trait ProtocolSession: Send {
     fn report_sync_failure(&mut self, output: &mut Vec<u8>, why: &str);
 }
 
-/// What a connection needs before its next turn.
+/// The event that a connection needs before its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnOutcome {
-    /// The socket to have input or to accept further output.
+    /// The socket has input or accepts further output.
     Idle,
-    /// Nothing: the connection has more input to serve immediately.
+    /// The connection needs no event, because it has more input to serve immediately.
     Again,
-    /// The store to read the requested data and call the connection's waker.
+    /// The store has read the requested data and calls the connection's waker.
     Store,
-    /// Other connections to release memory in the clients' budget.
+    /// Other connections release memory in the clients' budget.
     Stalled,
-    /// The store to be synced to the device.
+    /// The store has been synced to the device.
     Sync,
     /// The connection is closed and gets no further turn.
     Closed,

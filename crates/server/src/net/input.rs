@@ -19,9 +19,9 @@ const LITTLE: usize = 4 << 10;
 /// How much to receive at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveAmount {
-    /// As much as is available.
+    /// Receive as much as is available.
     Much,
-    /// If the request length is unknown, only enough to learn it.
+    /// If the request length is unknown, receive only enough to learn it.
     Little,
 }
 

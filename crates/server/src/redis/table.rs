@@ -51,7 +51,7 @@ const ELSEWHERE: u16 = 256;
 const NOT_IN_MULTI: u16 = 512;
 /// The command is administrative. MONITOR does not show it.
 const ADMIN: u16 = 1024;
-/// MONITOR and SLOWLOG do not show the command, but the commands that it executes.
+/// MONITOR and SLOWLOG show the commands that this command executes instead of the command itself.
 const UNSEEN: u16 = 2048;
 /// The command's options may name a destination key and patterns of keys to read. With a pattern,
 /// the command locks all keys.

@@ -225,7 +225,7 @@ impl DatagramClient {
     /// missing or too large), and the value.
     ///
     /// # Errors
-    /// Those of [`DatagramClient::execute`].
+    /// Returns the errors of [`DatagramClient::execute`].
     pub fn exchange(
         &mut self,
         requests: &[DatagramRequest<'_>],

@@ -258,7 +258,7 @@ impl RingClient {
     /// value.
     ///
     /// # Errors
-    /// Those of [`RingClient::execute`].
+    /// Returns the errors of [`RingClient::execute`].
     pub fn exchange(
         &mut self,
         requests: &[DatagramRequest<'_>],

@@ -15,11 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 /// Who routes requests to the port that owns their key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortRouting {
-    /// The client. A port rejects requests for keys that it does not own.
+    /// The client sends each request to the right port. A port rejects requests for keys that it
+    /// does not own.
     #[default]
     Client,
-    /// The ports, by forwarding requests for other ports' keys and returning the replies to the
-    /// client. This is slower, but a client needs to know only one port.
+    /// The ports forward requests for other ports' keys and return the replies to the client. This
+    /// is slower, but a client needs to know only one port.
     Software,
 }
 

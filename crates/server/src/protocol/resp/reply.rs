@@ -36,7 +36,8 @@ pub(crate) trait ReplyTail: Send {
 /// Whether to write a long reply as a whole or in parts.
 enum LongReplyMode {
     Whole,
-    /// In parts. Holds the rest of the reply once its beginning has been written.
+    /// A long reply is written in parts. Holds the rest of the reply once its beginning has been
+    /// written.
     Parts(Option<Box<dyn ReplyTail>>),
 }
 

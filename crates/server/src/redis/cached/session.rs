@@ -53,11 +53,11 @@ pub(crate) struct CachedSession {
 /// Whether all requests have been executed or, if not, when execution continues.
 enum CachedExecutionFlow {
     Done,
-    /// After the replies have been sent.
+    /// Execution continues after the replies have been sent.
     Send,
-    /// After the delay for a wrong password.
+    /// Execution continues after the delay for a wrong password.
     Wait,
-    /// When other clients have released memory.
+    /// Execution continues when other clients have released memory.
     Full,
 }
 

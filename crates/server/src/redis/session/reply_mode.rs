@@ -4,7 +4,7 @@
 pub(in crate::redis) enum ReplyMode {
     On,
     Off,
-    /// Suppress the reply to the next command.
+    /// The reply to the next command is suppressed.
     SkipNext,
 }
 

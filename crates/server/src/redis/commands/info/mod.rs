@@ -26,9 +26,9 @@ pub(crate) const REDIS_VERSION: &str = "7.0.15";
 /// When a section appears in the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SectionVisibility {
-    /// When no section is requested by name.
+    /// The section appears when no section is requested by name.
     ByDefault,
-    /// When `all` or `everything` is requested.
+    /// The section appears when `all` or `everything` is requested.
     WithAll,
     WithEverything,
 }
