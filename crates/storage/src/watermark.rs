@@ -1,6 +1,6 @@
-//! The completion watermark. Many threads report completed ranges of sequence numbers, in any
-//! order, in a ring. The watermark is the number up to which all are complete. The log uses one for
-//! appended records, and higher layers may use others for later steps of the same sequence numbers.
+//! The completion watermark. Many threads report completed ranges of sequence numbers to a ring, in
+//! any order. The watermark is the highest number up to which all are complete. The log has one for
+//! appended records; higher layers may have others for later stages of the same sequence numbers.
 //!
 //! To report that `first..=last` is complete, a thread writes `last` to the slot of `first`. The
 //! watermark moves from `w` to the value in the slot of `w + 1`, as long as that value is above
@@ -9,8 +9,8 @@
 //! cleaning.)
 //!
 //! *Bounded*: when a range is reported, its first number may exceed the watermark by at most
-//! [`WINDOW`]. A writer that is further ahead must wait until lower numbers are complete. This
-//! provides back-pressure if one writer falls behind the others.
+//! [`WINDOW`]. A writer that is further ahead must wait until lower numbers are complete. This is
+//! the back-pressure on all writers when one of them falls behind.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -23,11 +23,11 @@ const _: () = assert!(WINDOW.is_power_of_two());
 pub const BYTES: u64 = WINDOW * 8;
 
 /// Separates two accesses that must not be reordered. Consider two threads that complete adjacent
-/// ranges. One thread writes a slot and then reads the watermark, while the other moves the
-/// watermark and then reads the slot. At least one of them must see the write of the other. All
-/// four accesses are sequentially consistent, which guarantees this and costs no more than the
-/// compare-and-swap alone. The model checker supports sequential consistency only for fences, so it
-/// needs a fence here.
+/// ranges: one writes a slot and then reads the watermark, while the other moves the watermark and
+/// then reads the slot. At least one of them must see the other's write. All four accesses are
+/// sequentially consistent, which guarantees this and costs no more than the compare-and-swap
+/// alone. The model checker supports sequential consistency only for fences, so it needs a fence
+/// here.
 pub(crate) fn order() {
     #[cfg(alluvium_model_check)]
     crate::sync::fence(Ordering::SeqCst);
@@ -54,7 +54,7 @@ pub struct Watermark {
 struct PaddedWatermark(AtomicU64);
 
 impl Watermark {
-    /// Creates a watermark whose value is `start`, so that every sequence number up to `start` is
+    /// Creates a watermark at `start`, so that every sequence number up to `start` counts as
     /// complete.
     #[must_use]
     pub fn new(start: u64) -> Watermark {
@@ -70,8 +70,8 @@ impl Watermark {
         self.completed.0.load(Ordering::SeqCst)
     }
 
-    /// Returns whether a range that begins at `first` may be reported as complete, because it is
-    /// inside the window.
+    /// Returns whether a range that begins at `first` is inside the window and may be reported as
+    /// complete.
     #[must_use]
     pub fn has_room(&self, first: u64) -> bool {
         first <= self.completed() + WINDOW
@@ -82,10 +82,10 @@ impl Watermark {
     }
 
     /// Reports that the sequence numbers `first..=last` are complete. Returns whether the watermark
-    /// has moved.
+    /// moved.
     ///
     /// # Panics
-    /// If the range is empty, outside the window or already complete. This is a bug in the code
+    /// If the range is empty, outside the window or already complete, which is a bug in the code
     /// that assigns sequence numbers.
     pub fn complete(&self, first: u64, last: u64) -> bool {
         let completed = self.completed();
@@ -99,8 +99,8 @@ impl Watermark {
             self.advance(last);
             return true;
         }
-        // The writes of the record by this thread happen before another thread moves the watermark
-        // past this slot.
+        // This thread's writes of the record happen before another thread moves the watermark past
+        // this slot.
         self.slot(first).store(last, Ordering::SeqCst);
         order();
         self.advance(self.completed())

@@ -1,7 +1,7 @@
 //! Consistency check of a log. It reads every segment and returns all violations.
 //!
-//! A log that is open or was closed cleanly has no violations. After a crash and before the
-//! recovery, incomplete records and gaps are violations only below the synced watermark.
+//! A log that is open or was closed cleanly has no violations. Between a crash and the recovery,
+//! incomplete records and gaps are violations only below the synced watermark.
 
 use super::WriteAheadLog;
 use super::format::{BLOCK_BYTES, LogMark, RecordKind, record_len};
@@ -30,14 +30,14 @@ impl fmt::Display for LogViolation {
     }
 }
 
-/// What is known about a log from other sources, in particular from the superblock.
+/// What other sources, mainly the superblock, say about a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogExpectation {
     /// The durable checkpoint contains everything up to this sequence number.
     pub from: u64,
-    /// The generation of the superblock, or 0 if it is not known.
+    /// The generation of the superblock, or 0 if it is unknown.
     pub generation: u64,
-    /// A lower bound of the synced watermark.
+    /// A lower bound for the synced watermark.
     pub synced_at_least: u64,
     /// The identity of the store, from the options of the log.
     pub identity: u64,
@@ -56,7 +56,7 @@ pub struct LogExpectation {
 /// ```
 ///
 /// # Errors
-/// I/O errors. Damage is returned as a violation, not as an error.
+/// I/O errors. Damage is reported as a violation, not as an error.
 pub fn check(directory: &Arc<dyn Directory>, known: LogExpectation) -> Result<Vec<LogViolation>> {
     Ok(walk(directory, known)?.violations)
 }
@@ -96,10 +96,10 @@ fn walk(directory: &Arc<dyn Directory>, known: LogExpectation) -> Result<LogChec
 }
 
 impl WriteAheadLog {
-    /// Checks the segments of an open log. Appends are blocked during the check.
+    /// Checks the segments of an open log. Appends are blocked meanwhile.
     ///
     /// # Errors
-    /// I/O errors. Damage is returned as a violation, not as an error.
+    /// I/O errors. Damage is reported as a violation, not as an error.
     pub fn check(&self) -> Result<Vec<LogViolation>> {
         Ok(self.walk()?.violations)
     }
@@ -144,8 +144,8 @@ impl LogChecker<'_> {
         self.violations.push(LogViolation { place, what });
     }
 
-    /// Checks the mark. It must be valid, its incarnation must have segments, and its generation
-    /// must not be newer than the generation of the superblock.
+    /// Checks the mark: it must be valid, its incarnation must have segments, and its generation
+    /// must not be newer than that of the superblock.
     fn mark(&mut self, mark: std::result::Result<LogMark, String>) {
         let place = DiskLocation::new(OnDiskObject::LogSegment, watermark_file::FILE, 0);
         let newest = self.inventory.incarnation();
@@ -172,7 +172,7 @@ impl LogChecker<'_> {
         }
     }
 
-    /// Checks the header blocks. Each must be zero or a valid segment header, and segment numbers
+    /// Checks the header blocks: each must be zero or a valid segment header, and segment numbers
     /// must be unique.
     fn files(&mut self) {
         let inventory = self.inventory;
@@ -216,7 +216,7 @@ impl LogChecker<'_> {
         }
     }
 
-    /// Checks the records of one segment. Watermarks and generations must never decrease.
+    /// Checks the records of one segment: watermarks and generations must never decrease.
     fn segment(&mut self, source: &SegmentSource) -> Result<()> {
         let mut cursor = SegmentCursor::new(Purpose::Check);
         let (mut synced, mut generation) = (source.header.synced, source.header.generation);
@@ -237,8 +237,8 @@ impl LogChecker<'_> {
                 }
                 generation = generation.max(header.first);
             } else if header.first <= source.header.base && header.kind == RecordKind::Data {
-                // The record is a copy that a recovery has made, so all its sequence numbers must
-                // be among those that this recovery kept.
+                // The record is a copy made by a recovery, so that recovery must have kept all its
+                // sequence numbers.
                 if header.last() > source.header.base {
                     let what = format!(
                         "sequences {} to {} lie on both sides of the base {}",
@@ -261,7 +261,7 @@ impl LogChecker<'_> {
         Ok(())
     }
 
-    /// Checks the records of all segments together. Sequence numbers must be complete up to the
+    /// Checks the records of all segments together: sequence numbers must be complete up to the
     /// synced watermark and must not occur twice, and every segment except the last of each lane
     /// must be sealed.
     fn order(&mut self) -> Result<()> {
@@ -306,9 +306,9 @@ impl LogChecker<'_> {
         Ok(())
     }
 
-    /// Checks the seals in the newest incarnation. If a lane has a later segment that is synced,
-    /// the segment before it must be sealed. A power failure may have lost a seal in an earlier
-    /// incarnation, or in a segment that a checkpoint covers completely (L9). If it also lost a
+    /// Checks the seals of the newest incarnation: if a later segment of a lane is synced, the
+    /// segment before it must be sealed. In an earlier incarnation, or in a segment that a
+    /// checkpoint covers entirely (L9), a power failure may have lost the seal. If it also lost a
     /// record, [`LogChecker::order`] reports the missing sequence number.
     fn seals(&mut self, facts: &[SegmentFacts], synced: u64) {
         let inventory = self.inventory;

@@ -1,5 +1,4 @@
-//! Group commit. One thread, the leader, performs a sync on behalf of all threads that wait for
-//! one.
+//! Group commit: one thread, the leader, syncs on behalf of all threads that wait for a sync.
 //!
 //! ```text
 //!   append ──► complete ──► wait(target)
@@ -9,34 +8,33 @@
 //!                             └ else lead: gather, goal = completed, sync, synced = goal, wake all
 //! ```
 //!
-//! If the last group had more than one member, the leader yields the processor before it syncs, as
-//! long as each yield brings new records. Without this, the first thread to wake up after a sync
-//! would sync alone, and groups would be half as large. No clock is needed.
+//! If the last group had more than one member, the leader yields the processor before it syncs, for
+//! as long as yielding brings new records. Otherwise the first thread to wake up after a sync would
+//! sync alone, and groups would be half as large. No clock is needed.
 //!
-//! A failure is permanent. [`GroupCommit::poison`] stores its cause, and every current or later
-//! commit fails with that cause.
+//! A failure is permanent. [`GroupCommit::poison`] stores its cause, and every pending or later
+//! commit fails with it.
 
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
 use crate::watermark::order;
 use crate::{Error, Result};
 
-/// Maximum number of times that a leader yields the processor before it syncs.
+/// Maximum number of times a leader yields the processor before it syncs.
 const MAX_GATHER: u32 = if cfg!(alluvium_model_check) { 1 } else { 64 };
 
-/// Number of consecutive yields without a new record after which a leader stops waiting for more
-/// records.
+/// Number of consecutive yields without a new record after which a leader stops gathering.
 const FRUITLESS: u32 = 2;
 
-/// Argument for [`spin`] that makes it yield the processor.
+/// Argument with which [`spin`] yields the processor.
 const YIELD: u32 = 1 << 10;
 
 /// The synced watermark, the state of the leader election, and the cause of the first failure.
 #[derive(Debug)]
 pub(super) struct GroupCommit {
     synced: AtomicU64,
-    /// This is 0, or 1 after the first failure. It is never reset.
+    /// 0, or 1 after the first failure. Never reset.
     poisoned: AtomicU64,
-    /// Number of threads that sleep until lower sequence numbers are complete.
+    /// Number of threads sleeping until lower sequence numbers are complete.
     sleepers: AtomicU64,
     /// Number of syncs that leaders have performed, including failed syncs.
     rounds: AtomicU64,
@@ -47,7 +45,7 @@ pub(super) struct GroupCommit {
 #[derive(Debug, Default)]
 struct CommitState {
     leading: bool,
-    /// Number of threads that wait for the current leader.
+    /// Number of threads waiting for the current leader.
     followers: u64,
     /// Number of threads in the last group, including its leader.
     last_group: u64,
@@ -55,7 +53,7 @@ struct CommitState {
 }
 
 impl GroupCommit {
-    /// Creates the group commit state of a log in which every record up to `synced` is durable.
+    /// Creates the group commit state of a log that is durable up to `synced`.
     #[must_use]
     pub(super) fn new(synced: u64) -> GroupCommit {
         GroupCommit {
@@ -92,7 +90,7 @@ impl GroupCommit {
         Err(Error::Poisoned { cause })
     }
 
-    /// Records a failure, so that every current and later commit fails. Only the first cause is
+    /// Records a failure, so that every pending or later commit fails. Only the first cause is
     /// kept.
     pub(super) fn poison(&self, cause: &str) {
         let mut state = self.state.lock();
@@ -118,12 +116,12 @@ impl GroupCommit {
         self.changed.notify_all();
     }
 
-    /// Wakes the threads that wait for the completion watermark. It must be called each time the
-    /// watermark has moved.
+    /// Wakes the threads that wait for the completion watermark. Call this each time the watermark
+    /// has moved.
     ///
-    /// The caller moves the watermark and then checks for sleepers. A sleeper registers itself and
-    /// then checks the watermark. The fence [`order`] ensures that at least one of them sees the
-    /// other's write.
+    /// The caller moves the watermark and then checks for sleepers, while a sleeper registers
+    /// itself and then checks the watermark. The fence [`order`] ensures that at least one of them
+    /// sees the other's write.
     pub(super) fn completed_moved(&self) {
         order();
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -160,8 +158,8 @@ impl GroupCommit {
     }
 
     /// Blocks until every record up to `target` is durable. `completed` must return the completion
-    /// watermark. `sync` must make every record durable that was complete when it was called; its
-    /// argument is a sequence number up to which all records were complete.
+    /// watermark. `sync` must make every record that is complete at the time of the call durable;
+    /// its argument is a sequence number up to which all records were complete.
     ///
     /// # Errors
     /// The error of `sync` if this thread was the leader; [`Error::Poisoned`] for all other
@@ -178,8 +176,7 @@ impl GroupCommit {
                 return Ok(());
             }
             let mut state = self.state.lock();
-            // The condition is checked again under the lock, because a leader may have finished in
-            // between.
+            // Check again under the lock, because a leader may have finished in the meantime.
             if self.synced() >= target || self.poisoned.load(Ordering::Relaxed) != 0 {
                 continue;
             }

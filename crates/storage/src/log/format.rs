@@ -1,8 +1,8 @@
-//! On-disk format of a log segment, version 2, and of the mark of a log, version 3. All integers
-//! are little-endian.
+//! On-disk format of log segments, version 2, and of the log's mark, version 3. All integers are
+//! little-endian.
 //!
-//! A segment is a header block of 512 bytes, followed by records. Each record begins at a multiple
-//! of 8 bytes. The header block has this format:
+//! A segment is a header block of 512 bytes, followed by records, each of which begins at a
+//! multiple of 8 bytes. The header block has this format:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -23,8 +23,8 @@
 //!    504     8  XXH3-64 of bytes 0 to 503
 //! ```
 //!
-//! A record consists of a header of 40 bytes and its payload. Up to 7 bytes of padding with
-//! undefined content follow it:
+//! A record consists of a 40-byte header and a payload, followed by up to 7 bytes of undefined
+//! padding:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -40,9 +40,9 @@
 //!               record was written, at least 1; in control records 0
 //! ```
 //!
-//! The completion watermark is the sequence number up to which every record was in the page cache.
+//! The completion watermark is the sequence number up to which every record is in the page cache.
 //!
-//! The mark is in a separate file, which contains two copies of this block of 512 bytes:
+//! The mark is stored in a separate file as two copies of this 512-byte block:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -66,9 +66,9 @@
 //!
 //! Version 2 of the mark has zeros in place of the time. It can still be read.
 //!
-//! The checksum seed of a record is derived from the identity of the store, the incarnation, the
-//! segment number, the slot and the position of the record. The same bytes in another place, or
-//! from an earlier use of the same file, therefore fail verification.
+//! The checksum seed of a record is derived from the store's identity, the incarnation, the segment
+//! number, the slot and the record's position. The same bytes in another place, or left over from
+//! an earlier use of the file, therefore fail verification.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::MAX_LANES;
@@ -78,29 +78,29 @@ use alluvium_base::checksum;
 use alluvium_base::checksum::{seeded, seeded_parts};
 use alluvium_device::BootId;
 
-/// The first bytes of every segment, which identify the format.
+/// The first bytes of every segment.
 pub const MAGIC: [u8; 8] = *b"alluvlog";
 
-/// The first bytes of the mark, which identify the format.
+/// The first bytes of the mark.
 pub const MARK_MAGIC: [u8; 8] = *b"alluvmrk";
 
-/// The format version of segments that is written, which is also the only one that can be read.
+/// The format version of new segments, which is also the only version that can be read.
 pub const VERSION: u32 = 2;
 
-/// The version of the mark that is written, and the previous version, which can still be read.
+/// The version of a newly written mark, and the previous version, which can still be read.
 const MARK_VERSION: u32 = 3;
 const MARK_WITHOUT_TIME: u32 = 2;
 
-/// Size in bytes of the header block of a segment.
+/// Size in bytes of a segment's header block.
 pub const BLOCK_BYTES: usize = 512;
 
 /// Offset of the checksum in a header block or a mark, in bytes.
 const CHECKSUM_AT: usize = BLOCK_BYTES - 8;
 
-/// Offset in bytes of the time in a mark, which follows the lanes.
+/// Offset in bytes of the time in a mark. The time follows the lanes.
 const TIME_AT: usize = 80 + 4 * MAX_LANES;
 
-/// Size in bytes of the header of a record.
+/// Size in bytes of a record header.
 pub const RECORD_BYTES: usize = 40;
 
 /// Alignment in bytes of the records in a segment.
@@ -115,13 +115,13 @@ const _: () = assert!(
 pub struct SegmentHeader {
     /// The slot number, which is the number in the name of the file.
     pub slot: u32,
-    /// The segment number, which increases with every segment that is begun.
+    /// The segment number, which increases with each new segment.
     pub number: u64,
-    /// The number of the incarnation, which increases with every opening of the log.
+    /// The number of the incarnation, which increases each time the log is opened.
     pub incarnation: u64,
     /// The last valid sequence number of all earlier incarnations.
     pub base: u64,
-    /// Identifier of the boot of the machine on which the segment was begun.
+    /// Identifies the boot of the machine during which the segment was begun.
     pub boot: BootId,
     /// The newest generation that was known when the segment was begun.
     pub generation: u64,
@@ -133,8 +133,8 @@ pub struct SegmentHeader {
     pub identity: u64,
     /// The lane to which the segment belongs.
     pub lane: u16,
-    /// Whether the segment is written by stores into a memory mapping. In that case its bytes are
-    /// written in order, one record after another.
+    /// Whether the segment is written through a memory mapping. If so, its bytes are written in
+    /// order, one record after another.
     pub mapped: bool,
 }
 
@@ -143,7 +143,7 @@ pub struct SegmentHeader {
 pub enum DecodedHeader {
     /// The header of a valid segment.
     Segment(SegmentHeader),
-    /// Only zeros: the slot does not contain a segment.
+    /// All zeros: the slot does not contain a segment.
     Empty,
     /// A valid header of an unsupported format version.
     Other(u32),
@@ -230,8 +230,8 @@ impl SegmentHeader {
         }))
     }
 
-    /// Returns the checksum seed of this segment. The seed of each record is derived from it and
-    /// the position of the record.
+    /// Returns the checksum seed of this segment. Each record's seed combines it with the record's
+    /// position.
     #[must_use]
     pub fn seed(&self) -> u64 {
         let mut place = Vec::with_capacity(20);
@@ -243,14 +243,14 @@ impl SegmentHeader {
     }
 }
 
-/// The progress of a log, which is stored in a separate file.
+/// The progress of a log, which is stored in a file of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogMark {
-    /// Whether the log was closed cleanly in this state.
+    /// Whether the log was closed cleanly when the mark was written.
     pub closed: bool,
     /// The incarnation that wrote the mark.
     pub incarnation: u64,
-    /// The newest generation that was known to be durable.
+    /// The newest generation known to be durable.
     pub generation: u64,
     /// Everything up to this sequence number was durable.
     pub synced: u64,
@@ -264,12 +264,12 @@ pub struct LogMark {
     pub turn: u64,
     /// The number of the current segment of each lane, or `None` if the lane has no segment.
     pub lanes: Vec<Option<u64>>,
-    /// The latest time used by readers of the log, in milliseconds since 1970.
+    /// The latest time at which readers of the log have read, in milliseconds since 1970.
     pub time_ms: u64,
 }
 
 impl LogMark {
-    /// Returns the contents of the file of the mark, which are two copies of the block.
+    /// Returns the contents of the mark file: two copies of the encoded block.
     ///
     /// # Panics
     /// If the mark has more than [`MAX_LANES`] lanes.
@@ -295,8 +295,7 @@ impl LogMark {
             .u64(self.turn)
             .u64(newest);
         for lane in &self.lanes {
-            // If the segment number of a lane is lower than the newest one by 2³² or more, the lane
-            // is stored as having no segment.
+            // A distance of 2³² or more does not fit, so the lane is stored as having no segment.
             let distance = lane.and_then(|number| u32::try_from(newest - number + 1).ok());
             writer.u32(distance.unwrap_or(0));
         }
@@ -312,7 +311,7 @@ impl LogMark {
     /// Decodes the newest valid copy of the mark.
     ///
     /// # Errors
-    /// A description of the damage, if neither copy is valid. A crash cannot cause this, because
+    /// A description of the damage if neither copy is valid. A crash cannot cause this, because
     /// each copy is a single block.
     pub fn decode(bytes: &[u8]) -> Result<LogMark, String> {
         let copies = bytes.chunks(BLOCK_BYTES).take(2);
@@ -378,10 +377,10 @@ impl LogMark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum RecordKind {
-    /// A record with a payload of the caller.
+    /// A record with a payload from the caller.
     Data = 1,
-    /// Sequence numbers without content, which were voided by the caller or found to be missing by
-    /// a repair.
+    /// Sequence numbers without content, because the caller voided them or because a repair found
+    /// them missing.
     Void = 2,
     /// A control record that names the newest generation known to be durable.
     Note = 3,
@@ -401,7 +400,7 @@ impl RecordKind {
         .find(|&kind| kind as u8 == number)
     }
 
-    /// Returns whether a record of this kind covers sequence numbers.
+    /// Returns whether records of this kind cover sequence numbers.
     #[must_use]
     pub fn is_numbered(self) -> bool {
         matches!(self, RecordKind::Data | RecordKind::Void)
@@ -413,11 +412,11 @@ impl RecordKind {
 pub struct RecordHeader {
     /// Length of the payload in bytes.
     pub len: u32,
-    /// Number of sequence numbers that the record covers. It is at most `u32::MAX` for a data
-    /// record, and 0 for a control record.
+    /// Number of sequence numbers that the record covers: at most `u32::MAX` for a data record, 0
+    /// for a control record.
     pub count: u64,
-    /// The first sequence number that the record covers. For a control record, the generation that
-    /// it names.
+    /// The first sequence number that the record covers, or the generation that a control record
+    /// names.
     pub first: u64,
     /// The synced watermark when the record was written.
     pub synced: u64,
@@ -427,20 +426,20 @@ pub struct RecordHeader {
     pub kind: RecordKind,
 }
 
-/// Returns the checksum seed of a record at `position` in a segment with the seed `segment_seed`.
+/// Returns the checksum seed of the record at `position` in a segment with seed `segment_seed`.
 fn place_seed(segment_seed: u64, position: u64) -> u64 {
     segment_seed ^ position.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl RecordHeader {
-    /// Encodes the header of a record, including its checksum. `position` is the offset of the
-    /// record in a segment with the seed `segment_seed`.
+    /// Encodes the header, including the checksum. `position` is the record's offset in the segment
+    /// with seed `segment_seed`.
     #[must_use]
     pub fn encode(&self, segment_seed: u64, position: u64, payload: &[u8]) -> [u8; RECORD_BYTES] {
         self.encode_parts(segment_seed, position, [payload, &[]])
     }
 
-    /// Like [`RecordHeader::encode`], but for a payload that is passed in two parts.
+    /// Like [`RecordHeader::encode`], but for a payload in two parts.
     #[must_use]
     pub fn encode_parts(&self, segment_seed: u64, position: u64, payload: [&[u8]; 2]) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
@@ -459,14 +458,14 @@ impl RecordHeader {
         bytes
     }
 
-    /// Returns the difference between the first sequence number and the completion watermark, which
-    /// is at most the size of the window.
+    /// Returns the distance from the completion watermark to the first sequence number, which is at
+    /// most the window size.
     fn lag(&self) -> u32 {
         (self.first - self.complete) as u32
     }
 
-    /// Decodes the header of a record. Returns `None` if its fields are implausible. The checksum
-    /// is not checked; for this, call [`RecordHeader::verify`].
+    /// Decodes a record header. Returns `None` if its fields are implausible. This does not check
+    /// the checksum; call [`RecordHeader::verify`] for that.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<RecordHeader> {
         Self::read(bytes).ok().flatten()
@@ -507,8 +506,8 @@ impl RecordHeader {
         Ok((shape && possible && zero.iter().all(|&byte| byte == 0)).then_some(header))
     }
 
-    /// Returns whether `bytes`, which must contain the header and the payload, have the checksum of
-    /// a record at `position` in a segment with the seed `segment_seed`.
+    /// Returns whether `bytes`, which must contain the header and the payload, match the checksum
+    /// of a record at `position` in the segment with seed `segment_seed`.
     #[must_use]
     pub fn verify(&self, segment_seed: u64, position: u64, bytes: &[u8]) -> bool {
         let payload = RECORD_BYTES..RECORD_BYTES + self.len as usize;
@@ -525,7 +524,7 @@ impl RecordHeader {
     }
 }
 
-/// Returns the size in bytes of a record with a payload of `len` bytes, including its header and
+/// Returns the size in bytes of a record with a payload of `len` bytes, including header and
 /// padding.
 #[must_use]
 pub const fn record_len(len: u64) -> u64 {

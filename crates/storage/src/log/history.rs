@@ -1,10 +1,10 @@
-//! The readable history of the log. It consists of the segments that are not released, and of the
-//! newest released segments, which are retained for readers that follow the store.
+//! The readable history of a log: all unreleased segments, and the newest released ones, which are
+//! retained for readers that follow the store.
 //!
-//! The files of retained segments are not kept open. A reader opens a few of them at a time, in the
-//! order in which the segments were begun. All records of a segment are above the value that the
-//! completion watermark had when the segment was begun (L4). A reader therefore knows up to which
-//! sequence number the segments that it has opened are complete.
+//! Retained segments do not keep their files open. A reader opens a few of them at a time, in the
+//! order in which the segments were begun. All records of a segment are above the completion
+//! watermark at the time the segment was begun (L4), so a reader knows up to which sequence number
+//! its open segments are complete.
 
 use super::LogRecord;
 use super::format::{RecordKind, SegmentHeader};
@@ -20,11 +20,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of retained segments that a reader opens at a time. It opens more if more of them were
-/// begun at or before the requested sequence number.
+/// Number of retained segments that a reader opens at a time, or more if more of them were begun at
+/// or before the requested sequence number.
 const OPEN: usize = 8;
 
-/// A retained segment, which was released but can still be read.
+/// A segment that was released but can still be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetainedSegment {
     slot: u32,
@@ -33,12 +33,12 @@ pub(super) struct RetainedSegment {
     seed: u64,
     written: u64,
     highest: u64,
-    /// All sequence numbers in the segment are higher than this one.
+    /// All sequence numbers in the segment are above this number.
     above: u64,
 }
 
 impl RetainedSegment {
-    /// Returns the description of a segment that is about to be retained.
+    /// Describes a segment that is about to be retained.
     #[must_use]
     pub(super) fn of(segment: &LogSegment) -> RetainedSegment {
         RetainedSegment {
@@ -72,7 +72,7 @@ impl SegmentHistory {
         }
     }
 
-    /// Sets the maximum total size in bytes of the segments that are retained from now on.
+    /// Sets the maximum total size in bytes of the segments to be retained from now on.
     pub(super) fn retain(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
@@ -89,9 +89,9 @@ impl SegmentHistory {
         self.forgotten.load(Ordering::Acquire)
     }
 
-    /// Retains released segments. If the segments now exceed the maximum size, removes the oldest
-    /// ones and returns them. Readers can tell from then on that records of these segments are not
-    /// available.
+    /// Retains released segments. If the retained segments now exceed the maximum size, removes the
+    /// oldest ones and returns them. From then on, readers are told that the records of these
+    /// segments are unavailable.
     pub(super) fn keep(&self, released: impl Iterator<Item = RetainedSegment>) -> Vec<RetainedSegment> {
         let mut kept = self.kept.lock();
         kept.extend(released);
@@ -119,8 +119,7 @@ impl SegmentHistory {
 }
 
 impl SegmentHistory {
-    /// Notes that released segments were not retained, so that their records are not available any
-    /// more.
+    /// Records that released segments were not retained, so their records are no longer available.
     pub(super) fn forget_all(&self, released: &[Arc<LogSegment>]) {
         let highest = released.iter().map(|segment| segment.highest()).max();
         self.forgotten.fetch_max(highest.unwrap_or(0), Ordering::AcqRel);
@@ -156,7 +155,7 @@ impl LogInner {
         {
             let found = match next {
                 SequenceStep::Record(found) if found.record.header.last() <= through => found,
-                // The sequence numbers of a gap are void.
+                // The sequence numbers in a gap are void.
                 SequenceStep::Gap { last, .. } if last <= through => {
                     reached = last;
                     continue;
@@ -173,8 +172,7 @@ impl LogInner {
             }
             reached = header.last();
         }
-        // To this reader, a segment that was removed while it was reading looks like the end of the
-        // log.
+        // If a segment was removed during the read, its removal looks like the end of the log.
         if self.history.forgotten() > after {
             return Ok(None);
         }
@@ -197,8 +195,8 @@ impl LogInner {
         }))
     }
 
-    /// Returns segments that contain every record above `after` up to some limit, in the order of
-    /// their numbers, and that limit.
+    /// Returns segments that contain every record above `after` up to some limit, ordered by
+    /// number, and that limit.
     fn sources_above(&self, after: u64) -> Result<(Vec<SegmentSource>, u64)> {
         let table = self.table.lock();
         let mut sources: Vec<_> = table
@@ -209,7 +207,7 @@ impl LogInner {
                 file: Arc::clone(&segment.slot.file),
                 header: segment.header,
                 seed: segment.seed,
-                // A lane may be writing after this position.
+                // A lane may be writing beyond this position.
                 end: segment.written().next_multiple_of(BLOCK).min(segment.slot.len),
             })
             .collect();
@@ -235,8 +233,8 @@ impl LogInner {
         Ok((sources, most))
     }
 
-    /// Removes a retained segment and returns its file to the pool. If the file cannot be opened
-    /// because of a lack of resources such as file descriptors, the file is deleted.
+    /// Removes a retained segment and returns its file to the pool. If the file cannot be opened,
+    /// for example because there are no file descriptors left, the file is deleted.
     ///
     /// # Errors
     /// I/O errors.

@@ -1,8 +1,8 @@
 //! Lanes. A lane is a sequence of records to which one thread at a time appends.
 //!
-//! A lane has one current segment. If the next record does not fit into the rest of this segment,
-//! the lane ends it with a seal and begins another segment from the pool. An append can run out of
-//! space only in this step, and then nothing has changed.
+//! A lane has one current segment. If the next record does not fit, the lane seals this segment and
+//! begins another one from the pool. This is the only step in which an append can run out of space,
+//! and nothing has changed at that point.
 
 use super::format::{BLOCK_BYTES, RECORD_BYTES, RecordHeader, RecordKind, SegmentHeader, record_len};
 use super::options::LogDurability;
@@ -39,23 +39,23 @@ struct LaneSegment {
     at: u64,
     pen: SegmentWriter,
     /// Whether the segment was allocated beyond the limit for ordinary writes. Only writes that may
-    /// use the reserve can append to such a segment.
+    /// use the reserve may append to such a segment.
     reserved: bool,
 }
 
-/// A record that is to be appended to a lane.
+/// A record to be appended to a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaneRecord<'a> {
     /// The kind of the record.
     pub(super) kind: RecordKind,
-    /// The first sequence number of the record. For a control record, the generation that it names.
+    /// The first sequence number of the record, or the generation that a control record names.
     pub(super) first: u64,
     pub(super) count: u64,
     /// The completion watermark, which is lower than the sequence numbers of this record.
     pub(super) complete: u64,
-    /// The payload passed by the caller, or its first part.
+    /// The caller's payload, or the first part of it.
     pub(super) payload: &'a [u8],
-    /// The second part of the payload, or empty.
+    /// The second part of the payload, which may be empty.
     pub(super) tail: &'a [u8],
 }
 
@@ -79,13 +79,13 @@ impl LaneRecord<'_> {
 static NEXT_WRITER: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Number of this thread, in the order in which threads first used a log. It distributes
-    /// threads over the lanes.
+    /// This thread's number, in the order in which threads first used a log. It spreads threads
+    /// over the lanes.
     static WRITER: Cell<usize> = Cell::new(NEXT_WRITER.fetch_add(1, Ordering::Relaxed));
 }
 
-/// Sets the writer number of the current thread, which determines the lane it uses. This is for
-/// deterministic simulations, in which one thread acts as several writers.
+/// Sets the writer number of the current thread, which selects its lane. Deterministic simulations
+/// use this to let one thread act as several writers.
 pub fn write_as(writer: usize) {
     WRITER.set(writer);
 }
@@ -112,7 +112,7 @@ impl LaneSet {
         self.lanes.len()
     }
 
-    /// Returns an iterator over the lanes. Each lane is locked when the iterator returns it.
+    /// Returns an iterator that locks each lane as it returns it.
     pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, LogLane>> {
         self.lanes.iter().map(|lane| lane.lock())
     }
@@ -121,15 +121,15 @@ impl LaneSet {
         self.lanes[number].lock()
     }
 
-    /// Locks and returns the first lane, which contains the control records.
+    /// Locks and returns the first lane, which holds the control records.
     pub(super) fn first(&self) -> MutexGuard<'_, LogLane> {
         self.lanes[0].lock()
     }
 
-    /// Locks and returns a lane for the next record of this thread. All commits that wait for the
-    /// device use the first lane, so that a single sync serves all of them. Other commits use the
-    /// thread's own lane, or another one if that is locked. A thread's own lane is never the first
-    /// one, because a write to a page that is being synced has to wait.
+    /// Locks and returns a lane for this thread's next record. All commits that wait for the device
+    /// use the first lane, so that a single sync serves all of them. Other commits use the thread's
+    /// own lane, or another one if that lane is locked. A thread's own lane is never the first one,
+    /// because a write to a page that is being synced has to wait.
     pub(super) fn pick(&self, durability: LogDurability) -> MutexGuard<'_, LogLane> {
         if durability == LogDurability::Disk || self.lanes.len() == 1 {
             return self.first();
@@ -147,8 +147,8 @@ impl LaneSet {
 }
 
 impl LogLane {
-    /// Returns the current segment of the lane and the offset of the next record, or `None` if the
-    /// lane has no segment.
+    /// Returns the lane's current segment and the offset of its next record, or `None` if the lane
+    /// has no segment.
     #[must_use]
     pub(super) fn position(&self) -> Option<(&Arc<LogSegment>, u64)> {
         self.current.as_ref().map(|active| (&active.segment, active.at))
@@ -165,8 +165,8 @@ impl LogLane {
     /// Appends a record to the lane. When this returns, the record is in the page cache.
     ///
     /// # Errors
-    /// `LogFull` or `DiskFull`, in which case nothing has changed. Any other error makes the log
-    /// refuse further appends.
+    /// `LogFull` or `DiskFull`, in which case nothing has changed. After any other error, the log
+    /// refuses further appends.
     pub(super) fn put(
         &mut self,
         shared: &LogInner,
@@ -183,8 +183,7 @@ impl LogLane {
             .map_err(|error| shared.poison_unless_full(error))
     }
 
-    /// Ends the current segment with a seal, and begins another one that has space for a record of
-    /// `total` bytes.
+    /// Seals the current segment, and begins another one with space for a record of `total` bytes.
     fn switch(&mut self, shared: &LogInner, total: u64, claim: SlotPriority) -> Result<()> {
         let taken = shared
             .pool
@@ -225,8 +224,8 @@ impl LogLane {
             .flush(&taken.slot)
             .and_then(|()| shared.make_first_durable(&segment));
         if let Err(error) = begun {
-            // After any other error, nothing is appended to the log any more, so the slot need not
-            // be returned to the pool.
+            // After any other error, nothing more is appended to the log, so the slot need not be
+            // returned to the pool.
             if error.is_full() {
                 let given = shared.pool.give_back(taken.slot);
                 given.map_err(|error| shared.poison_unless_full(error))?;
@@ -241,16 +240,15 @@ impl LogLane {
             pen,
             reserved: taken.reserved,
         });
-        // The mark is written before the first record. If the segment is lost later, the loss is
-        // therefore detected, whatever records it contained.
+        // Write the mark before the first record, so that losing the segment is detected no matter
+        // which records it contained.
         shared
             .mark_lanes(&[(self.number, Some(number))])
             .map_err(|error| shared.poison_unless_full(error))?;
         self.write_owed_voids(shared, total)
     }
 
-    /// Writes remembered voids to a new segment, as long as there is space for `total` more bytes
-    /// after them.
+    /// Writes remembered voids to a new segment as long as `total` more bytes fit after them.
     fn write_owed_voids(&mut self, shared: &LogInner, total: u64) -> Result<()> {
         let mut owed = shared.owed.lock();
         let active = self.current.as_mut().expect("a segment was just begun");
@@ -275,9 +273,9 @@ impl LogLane {
         Ok(())
     }
 
-    /// If the current segment was created for a long record, begins an ordinary segment if the log
-    /// has space for it. The lane is about to write a record whose segment must be kept, and a long
-    /// segment could occupy most of the log.
+    /// If the current segment was created for a long record, begins an ordinary segment, provided
+    /// the log has space for it. The lane is about to write a record whose segment must be kept,
+    /// and keeping a long segment could tie up most of the log.
     ///
     /// # Errors
     /// I/O errors, after which the log refuses further appends.
@@ -292,7 +290,7 @@ impl LogLane {
         }
     }
 
-    /// Ends the current segment with a seal. If this fails, nothing has changed.
+    /// Seals the current segment. If this fails, nothing has changed.
     fn seal(&mut self, shared: &LogInner) -> Result<()> {
         let Some(active) = &mut self.current else {
             return Ok(());
@@ -311,8 +309,8 @@ impl LogLane {
     }
 
     /// Closes the lane's current segment if a checkpoint up to `through` covers all its records,
-    /// unless it is segment number `pinned`. Returns the number of the lane if the segment was
-    /// closed, and `None` otherwise.
+    /// unless the segment has number `pinned`. Returns the lane's number if the segment was closed,
+    /// and `None` otherwise.
     pub(super) fn leave(&mut self, through: u64, pinned: u64) -> Option<u16> {
         let overtaken = |active: &LaneSegment| {
             let highest = active.segment.highest();
@@ -369,7 +367,7 @@ impl LaneSegment {
         Ok(())
     }
 
-    /// Returns the error that reports a failed store into the memory mapping.
+    /// Returns the error for a failed write to the memory mapping.
     fn broken(&self) -> Error {
         Error::Device(alluvium_device::Error::Io {
             operation: alluvium_device::DeviceOperation::Write,

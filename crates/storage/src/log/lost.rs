@@ -1,8 +1,8 @@
-//! Detection of records that were written to the log and are missing after a power failure.
+//! Detects records that were written to the log but are missing after a power failure.
 //!
-//! On the boot and the mount that wrote the log, missing records mean damage, and opening fails.
-//! After another boot, any of the records of the last second may be missing without damage. The log
-//! is then opened up to the first gap, and the loss is reported to the caller.
+//! On the boot and mount that wrote the log, missing records mean damage, and opening fails. On
+//! another boot, any records of the last second may be missing without any damage. The log is then
+//! opened up to the first gap, and the loss is reported to the caller.
 
 use super::recover::RecoveryStart;
 use super::recovery_scan::RecoveryScan;
@@ -11,7 +11,7 @@ use crate::{DiskLocation, Result};
 use alluvium_base::Purpose;
 use std::fmt;
 
-/// Records at the end of the log that were written but are missing.
+/// Records that were written at the end of the log but are missing.
 ///
 /// After a power failure this is expected, because these records were never acknowledged as
 /// durable. Otherwise it means damage.
@@ -19,8 +19,8 @@ use std::fmt;
 pub struct LostTail {
     /// The last sequence number that the log still contains.
     pub last: u64,
-    /// The highest sequence number that is known to have been written. `None` if it is known only
-    /// that a segment is missing, but not which records it contained.
+    /// The highest sequence number known to have been written, or `None` if a segment is missing
+    /// and its records are unknown.
     pub written: Option<u64>,
     /// The most likely location of the missing records.
     pub place: DiskLocation,
@@ -46,8 +46,8 @@ impl fmt::Display for LostTail {
 }
 
 impl LostTail {
-    /// Returns the records that are missing from a log that is opened up to sequence number `last`.
-    /// Returns `None` if no records are known to be missing.
+    /// Returns what is missing from a log that is opened up to sequence number `last`, or `None` if
+    /// no records are known to be missing.
     ///
     /// # Errors
     /// I/O errors.
@@ -58,7 +58,7 @@ impl LostTail {
         last: u64,
     ) -> Result<Option<LostTail>> {
         if survey.same_boot {
-            // On the same boot, missing records would have made opening fail.
+            // On the same boot, missing records would have made the opening fail.
             return Ok(None);
         }
         let (sources, facts) = (inventory.sources.len(), survey.facts.len());
@@ -88,8 +88,8 @@ impl LostTail {
     }
 }
 
-/// Reads past damage in a segment, and returns the highest sequence number of the valid records
-/// after it. Returns `None` if there are none.
+/// Reads past the damage in a segment, and returns the highest sequence number in the valid records
+/// after it, or `None` if there are none.
 ///
 /// # Errors
 /// I/O errors.

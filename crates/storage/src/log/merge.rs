@@ -1,10 +1,9 @@
-//! Merges the records of all segments of a log in the order of their sequence numbers, with bounded
-//! memory.
+//! Merges the records of all segments of a log by sequence number, with bounded memory.
 //!
-//! The segments of one lane in one incarnation are a stream. The first sequence number of a record
-//! is above the completion watermark at that time, by at most [`WINDOW`]. It is therefore higher
-//! than that of any earlier record in the stream minus the window. Once a stream has been read up
-//! to a record that is `WINDOW` above the next wanted sequence number, the rest of the stream
+//! The segments of one lane in one incarnation form a stream. The first sequence number of a record
+//! exceeds the completion watermark at the time of the append by at most [`WINDOW`], so it is
+//! higher than any earlier first number in the stream minus the window. Once a stream has been read
+//! up to a record that is `WINDOW` above the next wanted sequence number, the rest of the stream
 //! cannot contain that number. At most one window of records is in memory, without their payloads.
 
 use super::format::RecordKind;
@@ -15,18 +14,18 @@ use alluvium_base::Purpose;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// What was found out about one segment while reading it.
+/// What reading a segment has revealed about it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SegmentFacts {
     /// The highest valid sequence number in the segment, or 0 if there is none.
     pub(super) highest: u64,
-    /// Whether the segment contains sequence numbers that a later incarnation has cut off.
+    /// Whether the segment contains sequence numbers that a later incarnation cut off.
     pub(super) superseded: bool,
-    /// The position at which the records of the segment end.
+    /// The position at which the segment's records end.
     pub(super) written: u64,
-    /// Why the records end at that position, or `None` if the segment has not been read to its end.
+    /// Why the records end there, or `None` if the segment has not been read to its end.
     pub(super) stop: Option<SegmentEnd>,
-    /// Positions at which reading found no valid record but continued at a later one. Only used by
+    /// Positions at which there was no valid record but a later one was found. Used only by
     /// [`SegmentReadMode::Salvage`].
     pub(super) holes: Vec<u64>,
     /// The highest synced watermark in any record of the segment.
@@ -40,12 +39,12 @@ pub(super) struct SegmentFacts {
 /// A record that covers sequence numbers, and where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SourceRecord {
-    /// Index of the segment that contains the record, among the sources.
+    /// Index of the source segment that contains the record.
     pub(super) source: usize,
     pub(super) record: LocatedRecord,
 }
 
-/// The next item in the order of sequence numbers.
+/// The next item in sequence order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequenceStep {
     /// A range of sequence numbers that no record covers.
@@ -54,8 +53,8 @@ pub(super) enum SequenceStep {
         last: u64,
     },
     Record(SourceRecord),
-    /// A record that covers sequence numbers which an earlier record already covers. A valid log
-    /// has no such record.
+    /// A record for sequence numbers that an earlier record already covers. A valid log has no such
+    /// record.
     Overlap(SourceRecord),
 }
 
@@ -63,7 +62,7 @@ pub(super) enum SequenceStep {
 pub(super) enum SegmentReadMode {
     /// A segment ends at its first invalid record.
     Strict,
-    /// After an invalid record, reading continues at the next valid record if there is one.
+    /// After an invalid record, reading continues at the next valid one, if any.
     Salvage,
 }
 
@@ -72,16 +71,15 @@ struct LaneStream {
     incarnation: u64,
     sources: VecDeque<usize>,
     cursor: Option<SegmentCursor>,
-    /// The maximum of the first sequence numbers of all records that have been read from the
-    /// stream.
+    /// The highest first sequence number of any record read from the stream so far.
     frontier: u64,
 }
 
-/// A record in the heap. The order is by first sequence number; among copies of a record, the
-/// newest incarnation comes first, and then a void before data.
+/// A record in the heap, ordered by first sequence number. Among copies of a record, the newest
+/// incarnation comes first, and then a void before data.
 type WaitingRecord = (u64, Reverse<u64>, Reverse<RecordKind>, usize, LocatedRecord);
 
-/// Reads the streams of all lanes and returns their records in the order of sequence numbers.
+/// Reads the streams of all lanes and returns their records in sequence order.
 #[derive(Debug)]
 pub(super) struct LogMerger<'a> {
     sources: &'a [SegmentSource],
@@ -96,8 +94,7 @@ pub(super) struct LogMerger<'a> {
     facts: Vec<SegmentFacts>,
     /// The next sequence number to be returned.
     next: u64,
-    /// The last record that was returned. If an interrupted recovery has left a copy of this
-    /// record, the copy is skipped.
+    /// The last record returned. If an interrupted recovery left a copy of it, the copy is skipped.
     last: Option<LocatedRecord>,
 }
 
@@ -119,8 +116,8 @@ fn limits(sources: &[SegmentSource]) -> BTreeMap<u64, u64> {
 }
 
 impl<'a> LogMerger<'a> {
-    /// Creates a merger of all records with sequence numbers above `from`. The sources must be
-    /// ordered by segment number.
+    /// Creates a merger of all records above sequence number `from`. The sources must be ordered by
+    /// segment number.
     #[must_use]
     pub(super) fn new(
         sources: &'a [SegmentSource],
@@ -164,18 +161,18 @@ impl<'a> LogMerger<'a> {
         }
     }
 
-    /// Returns what was found out about each source. It is complete only after [`LogMerger::next`]
+    /// Returns what was learned about each source. This is complete only after [`LogMerger::next`]
     /// has returned `None`.
     #[must_use]
     pub(super) fn into_facts(self) -> Vec<SegmentFacts> {
         self.facts
     }
 
-    /// Returns the next record in the order of sequence numbers. If sequence numbers before it are
-    /// missing, the gap is returned first. Returns `None` after the last record.
+    /// Returns the next record in sequence order. If sequence numbers before it are missing,
+    /// returns the gap first. Returns `None` after the last record.
     ///
     /// # Errors
-    /// I/O errors. Damaged records are not errors: they result in gaps.
+    /// I/O errors. Damaged records are not errors; they leave gaps.
     pub(super) fn next(&mut self) -> Result<Option<SequenceStep>> {
         loop {
             self.fill()?;
@@ -205,7 +202,7 @@ impl<'a> LogMerger<'a> {
             if !self.last.is_some_and(same) {
                 return Ok(Some(SequenceStep::Overlap(found)));
             }
-            // The record is a copy that an interrupted recovery has made, so it is skipped.
+            // The record is a copy made by an interrupted recovery, so skip it.
         }
     }
 

@@ -1,8 +1,9 @@
-//! The write-ahead log. It stores opaque records and makes each as durable as its writer requests.
+//! The write-ahead log. Records are opaque to it, and each writer chooses how durable its record
+//! must be.
 //!
-//! *Scope*: segments and their files; lanes; record checksums, which include the record's location;
-//! which records are complete and which are synced; recovery after a crash, on the same boot or a
-//! later one, and how it distinguishes the effects of a crash from damage.
+//! *Scope*: segments and their files; lanes; record checksums, which cover the record's location;
+//! the completion and synced watermarks; crash recovery, on the same boot or a later one, including
+//! how it tells the effects of a crash from damage.
 //!
 //! *Must not depend on*: the meaning of a record, the assignment of sequences, the scheduling of
 //! checkpoints.
@@ -22,44 +23,44 @@
 //! Invariants:
 //!
 //! - **L1** A record passes verification only in the store, incarnation, segment and position for
-//!   which it was written. Remains of an earlier use of a file therefore cannot be mistaken for a
-//!   record.
-//! - **L2** The pool gives a slot to a lane only after the name and the space of its file are
-//!   durable. A full disk or a full log is therefore detected before anything is written.
-//! - **L3** A lane writes one record completely before it begins the next. On the boot that wrote a
-//!   segment, an incomplete record is therefore never followed by another record.
-//! - **L4** When a record is appended, its first sequence number is above the completion watermark
-//!   by at least one and at most the size of the window.
-//! - **L5** `synced` is raised in two cases only: to a value up to which everything was complete
-//!   when a successful sync began, and to the cut of a durable checkpoint. A recovery treats a
-//!   sequence number as synced only if a durable watermark covers it.
-//! - **L6** A `Disk` append is acknowledged only when `synced` has reached its sequence numbers.
-//!   When any append returns, its record is in the page cache. The record survives the end of the
-//!   process once all lower sequence numbers are complete, because a recovery cuts off the records
-//!   above a gap.
-//! - **L7** A failed write or sync is permanent: nothing is acknowledged after it. A full disk or a
-//!   full log is not treated as a failure.
-//! - **L8** At every moment, one durable segment that is not released names the incarnation and the
-//!   newest generation. Before the space that a generation frees is released, that generation must
-//!   be named in this segment.
-//! - **L9** A segment is not synced any more once a durable checkpoint covers all its records.
+//!   which it was written. Leftovers from an earlier use of the file therefore cannot be mistaken
+//!   for a record.
+//! - **L2** The pool gives a slot to a lane only after the file's name and space are durable. A
+//!   full disk or a full log is therefore detected before anything is written.
+//! - **L3** A lane finishes one record before it begins the next. On the boot that wrote a segment,
+//!   an incomplete record is therefore never followed by another record.
+//! - **L4** When a record is appended, its first sequence number exceeds the completion watermark
+//!   by at least one and by at most the window size.
+//! - **L5** `synced` advances in only two ways: after a successful sync, to a watermark up to which
+//!   everything was complete when the sync began; and when a checkpoint becomes durable, to its
+//!   cut. Recovery treats a sequence number as synced only if a durable watermark covers it.
+//! - **L6** A `Disk` append is acknowledged only once `synced` has reached its sequence numbers.
+//!   When any append returns, its record is in the page cache. The record survives a process crash
+//!   once all lower sequence numbers are complete; until then, recovery would cut it off because of
+//!   the gap below it.
+//! - **L7** A failed write or sync is permanent: nothing is acknowledged after it. Running out of
+//!   space, on disk or in the log, does not count as a failure.
+//! - **L8** At all times, one durable, unreleased segment names the incarnation and the newest
+//!   generation. The space that a generation frees is not released until this segment names the
+//!   generation.
+//! - **L9** Once a durable checkpoint covers all records of a segment, the segment is no longer
+//!   synced.
 //! - **L10** The first segment header of an incarnation is durable before the incarnation's first
-//!   record. It contains the last sequence number of earlier incarnations (`base`). Before a
-//!   recovery lets writers append, it durably destroys the records that it cuts off.
-//! - **L11** Opening the log verifies that every sequence number is present up to the highest
-//!   synced watermark in any valid record or header, in the mark or in the superblock. If one is
+//!   record. It contains the last sequence number of earlier incarnations (`base`). Before recovery
+//!   lets writers append, it durably destroys the records that it cuts off.
+//! - **L11** Opening the log verifies that no sequence number is missing up to the highest synced
+//!   watermark found in any valid record or header, in the mark or in the superblock. If one is
 //!   missing, opening fails with an error that names the location. On the boot and mount that wrote
-//!   the log, opening also verifies that everything is present up to the completion watermark, and
-//!   that the segments named in the mark exist.
-//! - **L12** Live bytes exceed the limit only in three cases: by a few segments for records without
-//!   which nothing could be released; for writes during a recovery; and by one record longer than a
+//!   the log, opening also verifies that no sequence number is missing up to the completion
+//!   watermark, and that the segments named in the mark exist.
+//! - **L12** Live bytes exceed the limit in only three cases: a few segments of records without
+//!   which nothing could be released; writes during a recovery; and a single record longer than a
 //!   segment, which is accepted while half of the limit is free.
 //!
-//! *Records longer than a segment* are stored in a segment of their own size. The file of such a
-//! segment is removed when the segment is released. The record is not fragmented: it is contiguous
-//! and has a single checksum.
+//! *Records longer than a segment* get a segment of their own size, whose file is removed when the
+//! segment is released. The record is not fragmented: it is contiguous and has a single checksum.
 //!
-//! *Back-pressure* has two forms. If the log is full, an append fails immediately with
+//! *Back-pressure* takes two forms. If the log is full, an append fails immediately with
 //! [`Error::LogFull`]. If a sequence number exceeds the lowest incomplete one by more than the
 //! window (65,536), its writer waits until the lowest one is complete.
 
@@ -107,7 +108,7 @@ pub(crate) fn is_segment(name: &str) -> bool {
     slot_of(name).is_some()
 }
 
-/// A log record that is passed to the caller during replay.
+/// A log record that replay passes to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRecord<'a> {
     /// The first sequence number of the record.
@@ -117,20 +118,20 @@ pub struct LogRecord<'a> {
     pub payload: &'a [u8],
 }
 
-/// Result of a log repair: how many records were replayed, and what was lost.
+/// The result of a log repair: how many records were replayed, and what was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
     pub replayed_records: u64,
-    /// Ranges of sequence numbers that no valid record covers, as pairs of the first and the last
+    /// Ranges of sequence numbers that no valid record covers, as pairs of the first and last
     /// number.
     pub missing: Vec<(u64, u64)>,
-    /// The first and the last sequence number known to have been written after the last valid
-    /// record, if there are any.
+    /// The first and last sequence numbers known to have been written after the last valid record,
+    /// if any.
     pub missing_end: Option<(u64, u64)>,
-    /// One sentence for each segment that may have contained the newest records but is missing or
-    /// has a damaged header.
+    /// One sentence for each segment that is missing or has a damaged header, and that may have
+    /// contained the newest records.
     pub lost_segments: Vec<String>,
-    /// Number of valid records that were dropped because other records cover the same sequence
+    /// Number of valid records that were dropped because other records cover their sequence
     /// numbers.
     pub dropped_records: u64,
     /// One description for each damaged location.
@@ -169,12 +170,12 @@ pub struct WriteAheadLog {
 }
 
 impl WriteAheadLog {
-    /// Creates the log of a new store whose superblock has `generation`. The first sequence number
-    /// is 1. When this returns, the reserve and the first segment are durable.
+    /// Creates the log of a new store whose superblock has `generation`. Sequence numbers start at
+    /// 1. When this returns, the reserve and the first segment are durable.
     ///
     /// # Errors
-    /// [`Error::StoreExists`] if the directory already contains files of a log;
-    /// [`Error::BadOption`]; `DiskFull`; I/O errors.
+    /// [`Error::StoreExists`] if the directory already contains log files; [`Error::BadOption`];
+    /// `DiskFull`; I/O errors.
     pub fn create(
         directory: &Arc<dyn Directory>,
         options: LogOptions,
@@ -216,11 +217,10 @@ impl WriteAheadLog {
         })
     }
 
-    /// Opens the log of a store. `generation` is the generation of the store's superblock, `from`
-    /// is its cut, and `synced_at_least` is the synced watermark stored in it. Every record with a
-    /// sequence number above `from` is passed to `replay`, in the order of sequence numbers.
-    /// Afterwards [`WriteAheadLog::completed`] returns the last sequence number of the log, and the
-    /// next append must use a higher one.
+    /// Opens the log of a store. `generation`, `from` and `synced_at_least` are the superblock's
+    /// generation, cut and synced watermark. Every record above `from` is passed to `replay`, in
+    /// sequence order. Afterwards [`WriteAheadLog::completed`] returns the last sequence number in
+    /// the log, and the next append must use a higher one.
     ///
     /// Replay ends at the first gap in the sequence numbers. A gap at or below the synced watermark
     /// is an error. On the boot and the mount that wrote the log, a gap at or below the completion
@@ -250,9 +250,10 @@ impl WriteAheadLog {
         })
     }
 
-    /// Opens a log as far as possible. Every valid record above `from` is replayed; damage is
-    /// skipped and reported. The log may name a newer generation than `generation`. Afterwards the
-    /// log is valid, with voids in place of the missing records. No other operation skips damage.
+    /// Opens as much of a damaged log as possible. Every valid record above `from` is replayed;
+    /// damage is skipped and reported. The log may name a newer generation than `generation`.
+    /// Afterwards the log is valid, and voids take the place of the missing records. No other
+    /// operation skips damage.
     ///
     /// # Errors
     /// [`Error::NewerFormat`]; errors of `replay`; I/O errors.
@@ -275,19 +276,19 @@ impl WriteAheadLog {
         Ok((log, report))
     }
 
-    /// Appends a record with the sequence numbers `first..first + count`, and returns when the
-    /// record is as durable as `durability` requests.
+    /// Appends a record with the sequence numbers `first..first + count`, and returns once the
+    /// record is as durable as `durability` requires.
     ///
     /// Sequence numbers must be dense: each is appended exactly once, by any thread, or voided with
-    /// [`WriteAheadLog::void`]. An append with `Disk` waits until all lower sequence numbers are
-    /// complete, so a thread must not call it before it has appended or voided the lower numbers
-    /// that it was assigned itself.
+    /// [`WriteAheadLog::void`]. A `Disk` append waits until all lower sequence numbers are
+    /// complete, so before a thread calls it, the thread must append or void all lower numbers that
+    /// were assigned to it.
     ///
     /// # Errors
     /// [`Error::LogFull`] or `DiskFull` (see [`Error::is_full`]): nothing was written, and the same
     /// sequence numbers can be appended again once the log has space. [`Error::BadOption`] if the
     /// payload is longer than [`MAX_PAYLOAD`]. Any other error is permanent: later appends fail
-    /// with [`Error::Poisoned`], and whether the record survives is unknown, as after a crash.
+    /// with [`Error::Poisoned`], and as after a crash, the record may or may not survive.
     ///
     /// # Panics
     /// If `first` or `count` is zero, or if one of the sequence numbers was appended before.
@@ -314,8 +315,8 @@ impl WriteAheadLog {
         self.append_parts(first, count, [payload, &[]], durability, importance)
     }
 
-    /// Like [`WriteAheadLog::append_as`], but the payload is passed in two parts, so that the
-    /// caller need not concatenate them. They are stored contiguously.
+    /// Like [`WriteAheadLog::append_as`], but for a payload in two parts, which the caller then
+    /// need not concatenate. The parts are stored contiguously.
     ///
     /// # Errors
     /// As [`WriteAheadLog::append`].
@@ -342,8 +343,8 @@ impl WriteAheadLog {
         self.shared.append(entry, durability, importance.into())
     }
 
-    /// Voids sequence numbers that were assigned but could not be appended. They are then complete
-    /// without content, so that nothing waits for them. This may use the reserve.
+    /// Voids sequence numbers that were assigned but could not be appended. They then count as
+    /// complete but have no content, so nothing waits for them. A void may use the reserve.
     ///
     /// # Errors
     /// As [`WriteAheadLog::append`].
@@ -354,8 +355,8 @@ impl WriteAheadLog {
         self.shared.void(first, count)
     }
 
-    /// Makes every complete record durable, and returns the synced watermark. Also makes the mark
-    /// durable, so that later damage to one of these records is detected.
+    /// Makes every complete record durable, and returns the synced watermark. The watermark is also
+    /// made durable in the mark, so that later damage to any of these records is detected.
     ///
     /// # Errors
     /// I/O errors, after which the log refuses further appends.
@@ -370,8 +371,8 @@ impl WriteAheadLog {
         Ok(self.synced())
     }
 
-    /// Stores the synced watermark durably in the mark. Damage to any record up to the watermark
-    /// will then be detected after any crash. The cost is a sync of a small file, unless the mark
+    /// Makes the synced watermark durable in the mark. Damage to any record up to the watermark is
+    /// then detected even after a crash. The cost is one sync of a small file, unless the mark
     /// already contains the watermark.
     ///
     /// # Errors
@@ -395,15 +396,15 @@ impl WriteAheadLog {
         self.shared.wait_synced(sequence)
     }
 
-    /// Returns the records that were found to be missing when the log was opened, or `None` if none
-    /// were. Missing records do not prove damage, because a power failure can also cause them.
+    /// Returns the records that were missing when the log was opened, or `None` if none were.
+    /// Missing records do not prove damage, because a power failure can also cause them.
     #[must_use]
     pub fn lost_tail(&self) -> Option<&LostTail> {
         self.shared.lost_tail.as_ref()
     }
 
-    /// Returns the name of a file of the log that was removed while the log is open, or `None` if
-    /// all files exist. The contents of a removed file will be lost when the log is closed.
+    /// Returns the name of a log file that was removed while the log was open, or `None` if all
+    /// files still exist. The contents of a removed file are lost when the log is closed.
     #[must_use]
     pub fn removed_file(&self) -> Option<String> {
         self.shared.removed_file()
@@ -423,21 +424,21 @@ impl WriteAheadLog {
         self.shared.watermark.completed()
     }
 
-    /// Durably records in the log that `generation` exists, so that opening rejects any older
-    /// superblock from now on. It must be called after the superblock of the generation is durable,
-    /// and before [`WriteAheadLog::release`].
+    /// Durably records in the log that `generation` exists, so that opening will reject any older
+    /// superblock. Call this after the superblock of the generation is durable, and before
+    /// [`WriteAheadLog::release`].
     ///
     /// # Errors
     /// I/O errors, after which the log refuses further appends. A full disk does not have this
-    /// effect; it is rare, because this record may use the reserve.
+    /// effect; it is rare here, because the record may use the reserve.
     pub fn note_generation(&self, generation: u64) -> Result<()> {
         self.shared.control(RecordKind::Note, generation)
     }
 
     /// Releases the segments whose sequence numbers are all at or below `through`. A durable
     /// checkpoint must contain everything up to `through`, and its generation must have been
-    /// recorded with [`WriteAheadLog::note_generation`]. A released segment is recycled, or its
-    /// space is returned to the file system after a long idle time. It is no longer synced.
+    /// recorded with [`WriteAheadLog::note_generation`]. A released segment is no longer synced. It
+    /// is recycled, or its space is returned to the file system once it has been idle for long.
     ///
     /// # Errors
     /// I/O errors, after which the log refuses further appends.
@@ -445,22 +446,22 @@ impl WriteAheadLog {
         self.shared.release(through)
     }
 
-    /// From now on, keeps the newest released segments available to [`WriteAheadLog::read_after`],
-    /// up to a total of `bytes` beyond the size limit of the log.
+    /// From now on, keeps up to `bytes` of the newest released segments for
+    /// [`WriteAheadLog::read_after`]. They do not count toward the log's size limit.
     pub fn retain(&self, bytes: u64) {
         self.shared.history.retain(bytes);
     }
 
-    /// Returns the highest sequence number that may no longer be available. Every record appended
-    /// with a higher one can still be read with [`WriteAheadLog::read_after`].
+    /// Returns the highest sequence number whose record may no longer be available. All records
+    /// with higher numbers can still be read with [`WriteAheadLog::read_after`].
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.shared.history.forgotten()
     }
 
-    /// Reads complete records with sequence numbers above `after` and up to `through`, and passes
-    /// them to `take` in order. Stops when their total size is about `bytes`. Returns the last
-    /// sequence number that was examined, or `None` if some of the records are no longer available.
+    /// Passes complete records above `after` and up to `through` to `take`, in sequence order.
+    /// Stops after about `bytes` bytes. Returns the last sequence number examined, or `None` if
+    /// some of the records are no longer available.
     ///
     /// # Errors
     /// I/O errors.
@@ -474,21 +475,21 @@ impl WriteAheadLog {
         self.shared.read_after(after, through, bytes, take)
     }
 
-    /// Returns the latest time passed to [`WriteAheadLog::note_time`], including times stored by
-    /// earlier openings of the log, in milliseconds since 1970.
+    /// Returns the latest time passed to [`WriteAheadLog::note_time`], in milliseconds since 1970.
+    /// The time survives closing and reopening the log.
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.shared.time_ms.load(Ordering::Acquire)
     }
 
-    /// Sets the time that the readers of the log have used, in milliseconds since 1970. It becomes
-    /// durable with the next write of the mark.
+    /// Sets the time at which the log's readers have read, in milliseconds since 1970. The time
+    /// becomes durable with the next write of the mark.
     pub fn note_time(&self, now_ms: u64) {
         self.shared.time_ms.store(now_ms, Ordering::Release);
     }
 
-    /// Writes the time set by [`WriteAheadLog::note_time`] to the mark, so that it survives the end
-    /// of the process.
+    /// Writes the time set by [`WriteAheadLog::note_time`] to the mark, so that it survives a
+    /// process crash.
     ///
     /// # Errors
     /// I/O errors, after which the log refuses further appends.
@@ -499,9 +500,9 @@ impl WriteAheadLog {
             .map_err(|error| self.shared.poison_unless_full(error))
     }
 
-    /// Performs one step of background work, which processes at most 1 MiB of pages or one file.
-    /// The steps prefault pages, prepare segments before writers need them, and return the space of
-    /// idle segments. Calling it is optional, because an append does this work itself if necessary.
+    /// Performs one step of background work on at most 1 MiB of pages or one file: prefaults pages,
+    /// prepares a segment before writers need it, or returns the space of an idle segment. Calling
+    /// this is optional, because an append does the same work when it has to.
     ///
     /// # Errors
     /// I/O errors, after which the log refuses further appends.
@@ -509,15 +510,15 @@ impl WriteAheadLog {
         self.shared.prepare()
     }
 
-    /// Returns whether the next segment for ordinary writes already has space allocated on the file
-    /// system.
+    /// Returns whether space is already allocated on the file system for the next segment of
+    /// ordinary writes.
     #[must_use]
     pub fn has_space(&self) -> bool {
         self.shared.has_space()
     }
 
-    /// Returns the size in bytes of the segments that the log allocates on the file system. A
-    /// record longer than a segment needs more.
+    /// Returns the size in bytes of the segments that the log allocates. A record longer than a
+    /// segment needs more.
     #[must_use]
     pub fn segment_bytes(&self) -> u64 {
         self.shared.segment_bytes()
@@ -529,8 +530,8 @@ impl WriteAheadLog {
         self.shared.usage()
     }
 
-    /// Closes the log: syncs all records, and marks the log as closed so that the next opening
-    /// detects any damage to it. Afterwards, clones of this handle refuse further appends.
+    /// Closes the log. All records are synced, and the log is marked as closed so that the next
+    /// opening detects any damage to it. Afterwards, clones of this handle refuse further appends.
     ///
     /// # Errors
     /// I/O errors.

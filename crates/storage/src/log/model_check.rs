@@ -1,5 +1,5 @@
-//! Model checks of group commit and of the completion watermark under loom. The command that runs
-//! them is in `crate::sync`.
+//! Loom model checks of group commit and of the completion watermark. `crate::sync` has the command
+//! that runs them.
 
 use super::commit::GroupCommit;
 use crate::Error;
@@ -9,13 +9,13 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
-/// A model of a log. It tracks which sequence numbers are complete and which are on the device.
+/// A model of a log that tracks which sequence numbers are complete and which are on the device.
 struct CommitModel {
     watermark: Watermark,
     commit: GroupCommit,
     /// The device contains every record up to this sequence number.
     device: AtomicU64,
-    /// Number of syncs that succeed before all further syncs fail.
+    /// Number of syncs that succeed before all others fail.
     good: u64,
     syncs: AtomicU64,
 }
@@ -37,8 +37,8 @@ impl CommitModel {
         }
     }
 
-    /// Performs a sync: the device then contains every record that was complete when the sync
-    /// began.
+    /// Performs a sync, after which the device contains every record that was complete when the
+    /// sync began.
     fn sync(&self) -> crate::Result<()> {
         if self.syncs.fetch_add(1, Ordering::SeqCst) >= self.good {
             let cause = "the device".to_owned();
@@ -54,8 +54,8 @@ impl CommitModel {
             .wait(sequence, || self.watermark.completed(), |_| self.sync())
     }
 
-    /// Appends a record and waits for it to be synced, and then checks that every acknowledged
-    /// record is on the device.
+    /// Appends a record, waits until it is synced, and checks that every acknowledged record is on
+    /// the device.
     fn write(&self, sequence: u64) {
         self.append(sequence);
         match self.wait(sequence) {
@@ -123,8 +123,8 @@ fn a_failure_wakes_who_waits_for_a_lower_sequence() {
     });
 }
 
-/// Sequence numbers that several threads complete, and a memory location for each of them, whose
-/// accesses loom checks.
+/// Sequence numbers that several threads complete, each with a memory location whose accesses loom
+/// checks.
 struct WatermarkModel {
     watermark: Watermark,
     bytes: [UnsafeCell<u64>; 4],

@@ -1,4 +1,4 @@
-//! Options with which a log is created or opened.
+//! Options for creating or opening a log.
 
 use crate::{Error, Result};
 use alluvium_base::{KIB, MIB};
@@ -14,22 +14,21 @@ use alluvium_base::{KIB, MIB};
 pub enum LogDurability {
     /// The caller requests no durability. It is treated like `Process`.
     Memory,
-    /// The record is in the page cache. It survives the end of the process once all lower sequence
-    /// numbers are complete ([`WriteAheadLog::completed`](super::WriteAheadLog::completed)). The
-    /// append returns before that.
+    /// The record is in the page cache. It survives a process crash once all lower sequence numbers
+    /// are complete ([`WriteAheadLog::completed`](super::WriteAheadLog::completed)). The append
+    /// does not wait for that.
     Process,
     /// The record and all records with lower sequence numbers are complete and synced.
     Disk,
 }
 
-/// How a lane writes bytes to a segment file.
+/// How a lane writes to a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum SegmentAccess {
-    /// By stores into a memory mapping, or by write calls if the file system does not support
-    /// mappings.
+    /// Through a memory mapping, or with write calls if the file system does not support mappings.
     #[default]
     Mapped,
-    /// By write calls, even if the file system supports memory mappings.
+    /// With write calls, even if the file system supports mappings.
     Written,
 }
 
@@ -52,7 +51,7 @@ const _: () = assert!((64 * KIB).is_multiple_of(MIN_SEGMENT), "segments are whol
 /// Maximum size of a record's payload in bytes.
 pub const MAX_PAYLOAD: u64 = 256 * MIB;
 
-/// Options of a log. All sizes may be changed each time the log is opened.
+/// Options of a log. All sizes may change each time the log is opened.
 ///
 /// ```
 /// use alluvium_storage::log::LogOptions;
@@ -61,33 +60,33 @@ pub const MAX_PAYLOAD: u64 = 256 * MIB;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Maximum total size in bytes of the segments that are not released, including the reserve.
+    /// Maximum total size in bytes of all unreleased segments, including the reserve.
     pub limit_bytes: u64,
-    /// Size of a segment in bytes, which must be a multiple of 4 KiB. A longer record is stored in
-    /// a segment of its own size.
+    /// Size of a segment in bytes, which must be a multiple of 4 KiB. A longer record gets a
+    /// segment of its own size.
     pub segment_bytes: u64,
     /// Part of `limit_bytes`, in bytes, that only [`AppendPriority::Essential`] appends may use. It
     /// must be at least one segment.
     pub reserve_bytes: u64,
-    /// Number of lanes, which is the number of threads that can append without contention.
+    /// Number of lanes, and so of threads that can append without contention.
     pub lanes: usize,
     /// How a lane writes bytes to a segment file.
     pub access: SegmentAccess,
-    /// Whether the log uses little space while its store is small. If set, new segments have a
-    /// quarter of the log's peak size or a 32nd of `stored_bytes`, whichever is larger, rounded up
-    /// to a power of two, but at most `segment_bytes`.
+    /// Whether the log uses little space while its store is small. If so, the size of new segments
+    /// is a quarter of the log's peak size or a 32nd of `stored_bytes`, whichever is larger,
+    /// rounded up to a power of two, but at most `segment_bytes`.
     pub starts_small: bool,
-    /// Size in bytes of the store when it is opened. It is used only if `starts_small` is set.
+    /// Size in bytes of the store when it is opened. Used only if `starts_small` is set.
     pub stored_bytes: u64,
-    /// Identity of the store, by which segments of other stores are recognised. It must be the same
-    /// each time the log is opened.
+    /// Identity of the store, which reveals segments that belong to other stores. It must be the
+    /// same each time the log is opened.
     pub identity: u64,
 }
 
 impl LogOptions {
-    /// Returns options for a log with this size limit: 32 segments of 64 KiB to 16 MiB each, one of
-    /// which is the reserve, and four lanes. A limit of less than eight segments is raised to
-    /// eight.
+    /// Returns options for a log with this size limit. They specify four lanes and 32 segments of
+    /// 64 KiB to 16 MiB, one of which is the reserve. A limit of less than eight segments is raised
+    /// to eight.
     #[must_use]
     pub fn with_limit(limit_bytes: u64) -> LogOptions {
         let segment_bytes = (limit_bytes / 32 / MIN_SEGMENT * MIN_SEGMENT).clamp(64 * KIB, 16 * MIB);
@@ -103,7 +102,7 @@ impl LogOptions {
         }
     }
 
-    /// Checks that each option is valid and that the options are consistent with each other.
+    /// Checks that each option is valid and that the options are consistent.
     ///
     /// # Errors
     /// [`Error::BadOption`] with the name of the first invalid option.

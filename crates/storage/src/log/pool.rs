@@ -1,5 +1,6 @@
-//! The pool of slots that are not in use by a lane. Slots are created in advance, given to lanes,
-//! returned after their segment is released, and punched when they are idle for long.
+//! The pool of slots that no lane is using. The pool creates slots in advance, hands them to lanes,
+//! takes them back after their segments are released, and punches holes in files that stay idle for
+//! long.
 //!
 //! ```text
 //!            create ┐                        ┌──── punch ◄── idle for long ──┐
@@ -9,7 +10,7 @@
 //!                   └──────────── recycle ◄───────────────────┘
 //! ```
 //!
-//! When the pool gives a slot to a lane, the name of its file is durable and its space is
+//! By the time the pool gives a slot to a lane, the file's name is durable and its space is
 //! allocated. A full disk is therefore detected in the pool, before anything is written. Some of
 //! the ready slots form the reserve, which ordinary writes must not use.
 
@@ -24,68 +25,72 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The sizes of slots are multiples of this number of bytes.
+/// Slot sizes are multiples of this number of bytes.
 const PAGE: u64 = 4096;
 
-/// Number of bytes of a slot that a step of preparation prefaults.
+/// Number of bytes of a slot that one [`SlotPool::prepare`] call prefaults.
 const POPULATE_SLICE: u64 = 1 << 20;
 
-/// Number of segments by which control records may exceed the limit of the log.
+/// Number of segments by which control records may exceed the log's size limit.
 pub(super) const CONTROL_SEGMENTS: u64 = 3;
 
-/// Maximum size in bytes of the first slots of a log that starts small. The slots are a sixteenth
-/// of a segment if that is less.
+/// Maximum size in bytes of a new log's first slots if the log starts small. They are smaller still
+/// if a sixteenth of a segment is less.
 const SHORT: u64 = 16 << 10;
 
-/// Later slots of a log that starts small have 1/`PARTS_OF_LOG` of the log's peak size, or
-/// 1/`PARTS_OF_STORE` of the size of the store at opening, whichever is larger. The fractions are
-/// small because about half a dozen slots are kept ready for writers.
+/// As a log that starts small grows, its new slots have 1/`PARTS_OF_LOG` of the log's peak size, or
+/// 1/`PARTS_OF_STORE` of the store's size at opening, whichever is larger. The fractions are small
+/// because about half a dozen slots are kept ready for writers.
 const PARTS_OF_LOG: u64 = 4;
 const PARTS_OF_STORE: u64 = 32;
 
-/// Number of consecutive idle steps of preparation after which a free slot is punched.
+/// If this many [`SlotPool::prepare`] calls in a row find nothing else to do, a hole is punched in
+/// a free slot's file to return its space to the file system.
 const IDLE_STEPS: u64 = 16;
 
-/// Returns the minimum size of a slot for a record of `total` bytes, including a header and a seal.
+/// Returns the minimum size of a slot for a record of `total` bytes, which must also hold the
+/// segment header and the seal record.
 fn length_with(total: u64) -> u64 {
     total + (BLOCK_BYTES + RECORD_BYTES) as u64
 }
 
-/// The slots that no lane uses. They are ready, free, or holes without space on the file system.
+/// The slots that no lane uses: ready slots, free slots, and holes, which are files without
+/// allocated space.
 #[derive(Debug)]
 pub(super) struct SlotPool {
     directory: Arc<dyn Directory>,
     options: LogOptions,
-    /// Whether the limit of the log is ignored, because a recovery must be able to write even if
-    /// the log was full.
+    /// Whether to ignore the log's size limit, because a recovery must be able to write even if the
+    /// log was full.
     unlimited: AtomicBool,
-    /// Whether slots are memory-mapped. This is cleared permanently if the file system does not
-    /// support it.
+    /// Whether slots are memory-mapped. Cleared for good if the file system does not support
+    /// mappings.
     mapped: AtomicBool,
-    /// Whether almost nothing was written since the log was created. While this is set, no slots
-    /// are prepared for writers.
+    /// Whether the log is new and almost nothing has been written to it. While this is set, no
+    /// slots are prepared for writers.
     untouched: AtomicBool,
     idle: Mutex<IdleSlots>,
 }
 
 #[derive(Debug, Default)]
 struct IdleSlots {
-    /// Slots that are allocated and mapped. Their pages are prefaulted step by step.
+    /// Slots that are allocated and mapped. [`SlotPool::prepare`] prefaults their pages step by
+    /// step.
     ready: Vec<Arc<SegmentSlot>>,
-    /// Slots whose segment was released and whose pages may be resident. Each has the value of
-    /// `releases` when it was freed.
+    /// Slots whose segments were released, each with the value of `releases` at that time. Their
+    /// pages may still be resident.
     free: Vec<(Arc<SegmentSlot>, u64)>,
-    /// Slots whose files have no space allocated on the file system.
+    /// Slots whose files have no allocated space.
     holes: Vec<Arc<SegmentSlot>>,
-    /// Short slots, which a new log that starts small uses for its first records.
+    /// The short slots in which a log that starts small stores its first records.
     short: Vec<Arc<SegmentSlot>>,
     /// Numbers of all slots for which a file exists.
     names: BTreeSet<u32>,
     /// Current and peak total size in bytes of the slots that lanes use.
     live: u64,
     peak: u64,
-    /// The value that `live` reached when a record longer than a segment exceeded the limit. It is
-    /// reset to 0 once `live` is within the limit again.
+    /// The value that `live` reached when a record longer than a segment exceeded the limit. Reset
+    /// to 0 once `live` is within the limit again.
     overrun_live: u64,
     releases: u64,
     idle_steps: u64,
@@ -99,7 +104,7 @@ impl IdleSlots {
         debug_assert!(self.live <= self.peak, "the most that ever were");
     }
 
-    /// Returns a short slot if the record fits into one and requests of this priority may use it.
+    /// Returns a short slot if the record fits into it and a request of this priority may use it.
     /// The last short slot is kept for essential writes.
     fn take_short(&mut self, total: u64, claim: SlotPriority) -> Option<Arc<SegmentSlot>> {
         let kept = usize::from(claim == SlotPriority::Normal);
@@ -111,7 +116,7 @@ impl IdleSlots {
         }
     }
 
-    /// Subtracts the size of a slot that a lane no longer uses from `live`.
+    /// Subtracts the size of a slot that its lane no longer uses from `live`.
     fn shrink(&mut self, len: u64, limit_bytes: u64) {
         assert!(
             len <= self.live,
@@ -125,32 +130,33 @@ impl IdleSlots {
     }
 }
 
-/// Space that the slots of the log use.
+/// The space that the slots of the log use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolUsage {
     /// Total size in bytes of the slots that lanes use.
     pub(super) live_bytes: u64,
     /// Total size in bytes of the slots that are ready or free.
     pub(super) idle_bytes: u64,
-    /// Bytes of ready or free slots that may be resident in memory because the slots are mapped.
+    /// Size in bytes of the ready and free slots whose pages may be resident in memory because they
+    /// are mapped.
     pub(super) idle_resident_bytes: u64,
     /// Number of slots that are ready for a lane.
     pub(super) ready: usize,
-    /// Number of released slots that still have their space.
+    /// Number of released slots whose space is still allocated.
     pub(super) free: usize,
     /// Number of released slots whose space was returned to the file system.
     pub(super) holes: usize,
 }
 
-/// Whether the size limit of the log is enforced.
+/// Whether the log's size limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitEnforcement {
     Kept,
-    /// The limit is ignored, as during a recovery.
+    /// The limit is ignored, for example during a recovery.
     Ignored,
 }
 
-/// Content of the header block of a slot that is not in use.
+/// What the header block of an unused slot contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotHeader {
     /// Zeros, so that a recovery does not find a segment in this slot.
@@ -159,19 +165,19 @@ pub(super) enum SlotHeader {
     Stale,
 }
 
-/// What a slot is needed for. Each priority may use more of the limit and more of the ready slots
-/// than the one before it.
+/// The purpose for which a slot is requested. Each priority may use more of the limit and more of
+/// the ready slots than the priority before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SlotPriority {
     /// Ordinary writes. They must not use the reserve.
     Normal,
     /// Deletes and other essential writes. They may use the reserve.
     Essential,
-    /// The record with the lowest incomplete sequence number. Unless it is written, nothing can be
-    /// released.
+    /// The record with the lowest incomplete sequence number. Nothing can be released until it is
+    /// written.
     Unblock,
     /// Records that name a generation, and the record that marks a clean close. Nothing can be
-    /// released before the generation is recorded.
+    /// released until the generation is recorded.
     Control,
 }
 
@@ -188,7 +194,7 @@ impl From<AppendPriority> for SlotPriority {
 #[derive(Debug)]
 pub(super) struct SlotGrant {
     pub(super) slot: Arc<SegmentSlot>,
-    /// Whether the slot exceeds the limit for ordinary writes, so that they must not use it until
+    /// Whether the slot exceeds the limit for ordinary writes, which must then not use it until
     /// space is released.
     pub(super) reserved: bool,
 }
@@ -229,8 +235,8 @@ impl SlotPool {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// Returns the size in bytes of newly created slots. It never decreases, so that existing slots
-    /// can be reused.
+    /// Returns the size in bytes of new slots. It never decreases, so that existing slots can be
+    /// reused.
     fn usual_length(&self, idle: &IdleSlots) -> u64 {
         let LogOptions {
             segment_bytes,
@@ -256,7 +262,7 @@ impl SlotPool {
         (self.options.segment_bytes / 16).clamp(MIN_SEGMENT, SHORT)
     }
 
-    /// Returns the size in bytes of a segment for a record of `total` bytes.
+    /// Returns the slot size in bytes for a segment that must hold a record of `total` bytes.
     fn length_for(&self, idle: &IdleSlots, total: u64) -> u64 {
         let needed = length_with(total);
         if needed <= self.options.segment_bytes {
@@ -267,13 +273,13 @@ impl SlotPool {
         }
     }
 
-    /// Returns the number of slots in the reserve, plus one for the record that names a generation.
+    /// Returns the number of reserve slots, plus one slot for the record that names a generation.
     fn reserve_slots(&self) -> usize {
         (self.options.reserve_bytes / self.options.segment_bytes) as usize + 1
     }
 
-    /// Returns the maximum number of live bytes for requests of this priority. After a long record
-    /// has exceeded the limit, mandatory writes may exceed it as well.
+    /// Returns how many live bytes requests of this priority may reach. After a long record has
+    /// exceeded the limit, mandatory writes may exceed it as well.
     fn allowance(&self, idle: &IdleSlots, claim: SlotPriority) -> u64 {
         debug_assert!(
             self.options.reserve_bytes <= self.options.limit_bytes,
@@ -294,7 +300,7 @@ impl SlotPool {
         }
     }
 
-    /// Returns the number of ready slots that requests of this priority must not use.
+    /// Returns how many ready slots a request of this priority must leave for others.
     fn keeps(&self, claim: SlotPriority) -> usize {
         match claim {
             SlotPriority::Normal => self.reserve_slots(),
@@ -303,7 +309,7 @@ impl SlotPool {
         }
     }
 
-    /// Returns whether requests of this priority may append to a segment that exceeded the limit
+    /// Returns whether requests of this priority may append to a segment that is beyond the limit
     /// for ordinary writes.
     #[must_use]
     pub(super) fn has_room(&self, claim: SlotPriority) -> bool {
@@ -311,27 +317,26 @@ impl SlotPool {
         idle.live <= self.allowance(&idle, claim)
     }
 
-    /// Returns whether a slot is available to an ordinary write without a new allocation on the
-    /// file system.
+    /// Returns whether an ordinary write can get a slot without allocating space on the file
+    /// system.
     #[must_use]
     pub(super) fn has_space(&self) -> bool {
         let idle = self.idle.lock();
         idle.short.len() > 1 || idle.ready.len() > self.keeps(SlotPriority::Normal) || !idle.free.is_empty()
     }
 
-    /// Returns a slot for a lane. The slot is long enough for a segment with a record of `total`
-    /// bytes.
+    /// Returns a slot for a lane, long enough for a segment with a record of `total` bytes.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if the limit is reached, and `DiskFull` if the file system is full. In
-    /// both cases nothing has changed. Also I/O errors.
+    /// [`Error::LogFull`] if the limit is reached, and `DiskFull` if the file system is full; in
+    /// both cases nothing has changed. I/O errors.
     pub(super) fn take(&self, total: u64, claim: SlotPriority) -> Result<SlotGrant> {
         let mut idle = self.idle.lock();
         let len = self.length_for(&idle, total);
         let live = idle.live + len;
         let allowance = self.allowance(&idle, claim);
-        // A record longer than a segment may exceed the limit while half of the allowance is free.
-        // Otherwise it could never be written.
+        // A record longer than a segment may exceed the limit as long as half of the allowance is
+        // free. Otherwise it could never be written.
         let is_let_past = len > self.options.segment_bytes && idle.live <= allowance / 2;
         if live > allowance && !is_let_past {
             return Err(Error::LogFull {
@@ -349,8 +354,8 @@ impl SlotPool {
         idle.idle_steps = 0;
         let short = idle.take_short(total, claim);
         if claim != SlotPriority::Control && idle.short.len() < self.options.lanes {
-            // A writer has filled a short slot, or several writers have started. From now on, slots
-            // are prepared in advance.
+            // A writer has filled a short slot, or several writers have started, so slots are
+            // prepared in advance from now on.
             self.untouched.store(false, Ordering::Relaxed);
         }
         if let Some(slot) = short {
@@ -375,8 +380,8 @@ impl SlotPool {
         self.account(len, self.refresh_or_make(slot, least, len), reserved)
     }
 
-    /// Completes the allocation of a slot for which `len` bytes were added to the live bytes. If
-    /// the slot is shorter or could not be obtained, the difference is subtracted again.
+    /// Finishes taking a slot for which `len` was already added to the live bytes. If the slot is
+    /// shorter or could not be obtained, the difference is subtracted again.
     fn account(&self, len: u64, slot: Result<Arc<SegmentSlot>>, reserved: bool) -> Result<SlotGrant> {
         let slot = slot.and_then(|slot| self.map(slot));
         match slot {
@@ -392,8 +397,8 @@ impl SlotPool {
         }
     }
 
-    /// Maps the slot into memory if slots are mapped. If the file system does not support this,
-    /// slots are no longer mapped from now on.
+    /// Maps the slot into memory if slots are mapped. If the file system does not support mappings,
+    /// the pool stops mapping slots.
     fn map(&self, slot: Arc<SegmentSlot>) -> Result<Arc<SegmentSlot>> {
         if self.is_mapped() {
             match slot.map() {
@@ -412,10 +417,10 @@ impl SlotPool {
         Ok(slot)
     }
 
-    /// Returns a slot with allocated space: the slot `used` if possible, otherwise a hole,
-    /// otherwise a new slot. The slot has at least `least` bytes, and a new slot has `len`. Without
-    /// memory mappings, the space of a used slot must be allocated again, because a write call may
-    /// place the data elsewhere on the file system.
+    /// Returns a slot with allocated space: `used` if possible, otherwise a hole, otherwise a new
+    /// slot. A reused slot has at least `least` bytes, a new slot has `len`. Without memory
+    /// mappings, a used slot must be allocated again, because the file system may place the data of
+    /// a write call in new blocks.
     fn refresh_or_make(
         &self,
         used: Option<Arc<SegmentSlot>>,
@@ -441,8 +446,7 @@ impl SlotPool {
         }
     }
 
-    /// Allocates space for a hole of at least `least` bytes, or creates a new slot of `len` bytes,
-    /// and returns it.
+    /// Allocates space for a hole of at least `least` bytes, or creates a slot of `len` bytes.
     fn fill_hole_or_create(&self, least: u64, len: u64) -> Result<Arc<SegmentSlot>> {
         let holes = std::mem::take(&mut self.idle.lock().holes);
         let mut filled = None;
@@ -478,8 +482,8 @@ impl SlotPool {
     }
 
     /// Creates the short slots of a new log: one for each lane, one for the record that names a
-    /// generation, and one as the reserve. Nothing else is prepared before writers have used some
-    /// of these slots, so that a new store is small.
+    /// generation, and one as the reserve. To keep a new store small, nothing more is prepared
+    /// until writers have used some of them.
     ///
     /// # Errors
     /// I/O errors.
@@ -493,7 +497,7 @@ impl SlotPool {
         Ok(())
     }
 
-    /// Creates a new slot of `len` bytes, whose name and size are durable.
+    /// Creates a slot of `len` bytes. Its file's name and size are durable when this returns.
     fn create(&self, len: u64) -> Result<Arc<SegmentSlot>> {
         assert!(
             len > BLOCK_BYTES as u64,
@@ -520,8 +524,8 @@ impl SlotPool {
         match made {
             Ok(slot) => Ok(slot),
             Err(error) => {
-                // The incomplete file is removed if possible. If it cannot be removed, the next
-                // opening recognises that it contains no segment.
+                // Try to remove the incomplete file. If that fails too, the next opening sees that
+                // the file contains no segment.
                 if self.directory.remove(&name).is_ok() {
                     self.idle.lock().names.remove(&index);
                 }
@@ -540,8 +544,8 @@ impl SlotPool {
     /// # Errors
     /// I/O errors.
     pub(super) fn give_back(&self, slot: Arc<SegmentSlot>) -> Result<()> {
-        // A slot that is not of the usual size is removed. As the log grows, longer slots thus
-        // replace its first slots.
+        // A slot of any other size is removed, so that longer slots replace the first ones as the
+        // log grows.
         let usual = self.usual_length(&self.idle.lock());
         if slot.len != usual {
             return self.remove(slot.index);
@@ -563,8 +567,8 @@ impl SlotPool {
         Ok(())
     }
 
-    /// Overwrites the header of a slot with zeros, so that the next recovery need not read its
-    /// contents. This is not necessary for correctness, because the contents are released.
+    /// Overwrites a slot's header with zeros so that the next recovery need not read the slot.
+    /// Correctness does not depend on this, because the contents are released.
     fn blank(slot: &SegmentSlot) -> Result<()> {
         let blanked = slot
             .file
@@ -585,23 +589,22 @@ impl SlotPool {
         Ok(())
     }
 
-    /// Adds an unused slot that a recovery found. Its space may not be allocated.
+    /// Adds an unused slot that recovery found. Its space may not be allocated.
     ///
     /// # Errors
     /// I/O errors.
     pub(super) fn adopt(&self, slot: Arc<SegmentSlot>, header: SlotHeader) -> Result<()> {
         let usual = self.usual_length(&self.idle.lock());
         let is_kept = match self.options.starts_small {
-            // A shorter slot is kept too, because it may be the only one available if the disk is
-            // full.
+            // Keep shorter slots too: if the disk is full, there may be no others.
             true => (self.shortest()..=usual).contains(&slot.len),
             false => slot.len == usual,
         };
         if !is_kept {
             return self.remove(slot.index);
         }
-        // A log that kept released segments for its readers may have left more files than it will
-        // use again.
+        // A log that retained released segments for its readers may have left more files than it
+        // will ever use again.
         let most = self.options.limit_bytes / self.options.segment_bytes + CONTROL_SEGMENTS;
         if self.idle.lock().holes.len() as u64 >= most {
             return self.remove(slot.index);
@@ -613,7 +616,7 @@ impl SlotPool {
         Ok(())
     }
 
-    /// Adds the size of a slot that a recovery found in use to the live bytes.
+    /// Adds the size of a slot that recovery found in use to the live bytes.
     pub(super) fn count_live(&self, len: u64) {
         debug_assert!(len > 0, "a live segment has records");
         let mut idle = self.idle.lock();
@@ -621,8 +624,8 @@ impl SlotPool {
         idle.set_live(live);
     }
 
-    /// Begins a release. It must be called once for each release, before slots are returned.
-    /// Punches the slots that have been free since before the previous release.
+    /// Begins a release. Call this once for each release, before returning any slots. It punches
+    /// holes in the slots that have been free since before the previous release.
     ///
     /// # Errors
     /// I/O errors.
@@ -678,8 +681,8 @@ impl SlotPool {
         }
     }
 
-    /// Prepares one slot. Does nothing if `target` slots are ready or if another slot would exceed
-    /// the limit. Returns whether a slot was prepared.
+    /// Prepares one slot, unless `target` slots are ready or another slot would exceed the limit.
+    /// Returns whether a slot was prepared.
     ///
     /// # Errors
     /// As [`SlotPool::prepare`].
@@ -696,7 +699,7 @@ impl SlotPool {
             );
             let ready: u64 = idle.ready.iter().map(|slot| slot.len).sum();
             let next = idle.live + ready + len;
-            // One slot is prepared even beyond the limit, for the record that names a generation.
+            // Prepare one slot even beyond the limit, for the record that names a generation.
             let room = idle.ready.is_empty() || next <= self.options.limit_bytes;
             if idle.ready.len() >= target || !room {
                 return Ok(false);
@@ -727,7 +730,7 @@ impl SlotPool {
         Ok(self.idle.lock().ready.len() >= self.reserve_slots())
     }
 
-    /// Returns the maximum number of live bytes that requests of any priority may reach.
+    /// Returns the most live bytes that requests of any priority may reach.
     #[must_use]
     pub(super) fn most_bytes(&self) -> u64 {
         self.allowance(&self.idle.lock(), SlotPriority::Control)

@@ -1,7 +1,7 @@
 //! Opens a log after a clean close, a crash, or an interrupted opening.
 //!
-//! A recovery has two passes. The *survey* ([`RecoveryScan`]) reads all segments without changing
-//! anything. It determines which generation is named, which records were synced, and which are
+//! Recovery has two passes. The *survey* ([`RecoveryScan`]) reads all segments without changing
+//! anything. It determines which generation the log names, which records were synced, and which are
 //! missing. The *replay* first begins a new incarnation, and then passes the records to the caller
 //! in order.
 //!
@@ -15,29 +15,28 @@
 //!         segments destroyed; durably
 //! ```
 //!
-//! *What a gap means.* Each record contains the value of the completion watermark when it was
-//! appended. If a gap is above all of these values, its writers were killed before their records
-//! were acknowledged, and so were the writers of the records after the gap. The log therefore ends
-//! at the gap. If a gap is below one of these values, then on the boot that wrote the log it means
-//! damage or a lost page cache. After another boot only the synced watermark is relevant. The log
-//! is assumed to be from another boot, unless a segment of the newest incarnation was written on
-//! this boot and this mount.
+//! *What a gap means.* Each record contains the completion watermark at the time of its append. If
+//! a gap lies above all of these watermarks, its writers were killed before their records were
+//! acknowledged, and so were the writers of the records after it. The log therefore ends at the
+//! gap. If a gap lies below one of these watermarks, then on the boot that wrote the log it means
+//! damage or a lost page cache. On another boot, only the synced watermark counts. The log is taken
+//! to be from another boot unless a segment of the newest incarnation was written on this boot and
+//! this mount.
 //!
-//! *What is durable* does not depend on the boot. Records of an earlier process may be in the page
-//! cache only, and their pages may be marked clean because of a failed sync. Segments above the
-//! synced watermark are therefore rewritten, so that the next sync writes them, and nothing above
-//! that watermark is treated as synced before. If the disk is too full to rewrite them, this work
-//! is postponed (`recovery_work`): the log can be read, but accepts no records before the work is
-//! done.
+//! *What is durable* does not depend on the boot. Records of an earlier process may be only in the
+//! page cache, and a failed sync may have marked their pages clean. Recovery therefore rewrites
+//! segments above the synced watermark so that the next sync writes them, and treats nothing above
+//! that watermark as synced until then. If the disk is too full to rewrite them, this work is
+//! postponed (`recovery_work`): the log can be read, but accepts no records until the work is done.
 //!
 //! *Why a crash during a recovery needs no special treatment.* The first segment header of the new
 //! incarnation contains its start (`base`), and is durable before any record of that incarnation.
-//! Before it is durable, the next survey finds the same state again. After that, records of earlier
-//! incarnations are valid only up to `base`, whichever of them still exist. If copies of a record
-//! exist, they are equal, and the newest one is used. Records that must be destroyed but still
-//! exist are cut off by `base`; once they are destroyed, `base` is no longer needed. A rewritten
-//! segment has the same bytes as before, so losing part of the rewrite has no effect. On the same
-//! boot, everything up to `base` must be present.
+//! Until it is durable, the next survey finds the same state again. From then on, records of
+//! earlier incarnations are valid only up to `base`, no matter which of them still exist. All
+//! copies of a record are equal, and the newest is used. Records that must be destroyed are cut off
+//! by `base` while they still exist; once they are destroyed, `base` is no longer needed. A
+//! rewritten segment has the same bytes as before, so losing part of the rewrite has no effect. On
+//! the same boot, everything up to `base` must be present.
 
 use super::format::{LogMark, RecordKind};
 use super::lane::LaneRecord;
@@ -57,36 +56,36 @@ use alluvium_base::Purpose;
 use alluvium_device::Directory;
 use std::sync::Arc;
 
-/// Maximum number of segments for which a payload buffer is allocated at the same time.
+/// Maximum number of segments that have a payload buffer at the same time.
 const MAX_CURSORS: usize = 32;
 
-/// What the caller knows about the log that is being opened.
+/// What the caller knows about the log it opens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecoveryStart {
     /// The durable checkpoint contains everything up to this sequence number.
     pub(super) from: u64,
     /// The generation of the superblock that was opened.
     pub(super) generation: u64,
-    /// The synced watermark that is stored in the superblock.
+    /// The synced watermark stored in the superblock.
     pub(super) synced_at_least: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecoveryMode {
-    /// Damage makes the recovery fail with an error.
+    /// Damage makes the recovery fail.
     Strict,
     /// Damage is skipped and reported.
     Repair,
 }
 
-/// What the recovery does with each segment.
+/// What recovery does with each segment.
 #[derive(Debug)]
 struct RecoveryPlan {
     /// The highest sequence number that remains valid.
     last: u64,
     /// The ranges of missing sequence numbers up to `last`.
     gaps: Vec<(u64, u64)>,
-    /// Whether the records of each source are copied to new segments and the source is then
+    /// For each source, whether its records are copied to new segments and the source is then
     /// destroyed.
     rewritten: Vec<bool>,
     /// The position at which each source is cut off, or `None` if it is not cut off.
@@ -99,8 +98,8 @@ impl RecoveryPlan {
         self.gaps.is_empty() && !self.rewritten.contains(&true)
     }
 
-    /// Determines what to do with each segment if nothing above sequence number `last` is valid. A
-    /// repair copies the records of every segment.
+    /// Decides what to do with each segment, given that nothing above sequence number `last` is
+    /// valid. A repair copies the records of every segment.
     fn make(
         inventory: &LogInventory,
         survey: &RecoveryScan,
@@ -183,7 +182,7 @@ pub(super) fn open(
     };
     let mut shared = LogInner::new(directory, options, inventory.names.clone(), origin)?;
     if strictness == RecoveryMode::Strict {
-        // Lost records must be detected before any segment is destroyed.
+        // Detect lost records before destroying any segment.
         shared.lost_tail = LostTail::find(&inventory, &survey, start, last)?;
     }
     let reused = match begin_incarnation(&shared, &inventory, &survey, &plan) {
@@ -197,7 +196,7 @@ pub(super) fn open(
     let mut report = replay_all(&shared, &inventory, start, reading, &plan, replay)?;
     settle(&shared, &inventory, &survey, &plan, reused)?;
     if strictness == RecoveryMode::Repair {
-        // All records were copied to new segments, which were synced.
+        // All records were copied to new segments, and these were synced.
         shared.commit.raise(last);
         shared.sync_mark()?;
     }
@@ -206,8 +205,7 @@ pub(super) fn open(
     Ok((shared, report))
 }
 
-/// Reads the mark. If the mark is damaged, a repair ignores it and returns a description of the
-/// damage.
+/// Reads the mark. A repair ignores a damaged mark and returns a description of the damage.
 fn read_mark(
     directory: &dyn Directory,
     identity: u64,
@@ -226,7 +224,7 @@ fn read_mark(
 }
 
 /// Makes the first segment of the new incarnation durable. If the disk is full, an old segment that
-/// is no longer needed may be reused for it; in that case, its slot is returned.
+/// is no longer needed may be reused for it, and its slot is returned.
 fn begin_incarnation(
     shared: &LogInner,
     inventory: &LogInventory,
@@ -248,14 +246,14 @@ fn begin_incarnation(
             return Ok(None);
         }
     };
-    // The disk is full. A segment that the checkpoint covers completely is reused. It must not be
-    // the only one that names the incarnation and the generation.
+    // The disk is full. Reuse a segment that the checkpoint covers entirely, unless it is the only
+    // one that names the incarnation and the generation.
     let spare = inventory.sources.iter().zip(&survey.facts).zip(&plan.rewritten);
     let names = |source: &SegmentSource, fact: &SegmentFacts| (source.header.incarnation, fact.generation);
     let spare = spare
         .filter(|((_, fact), rewritten)| fact.highest == 0 && !**rewritten)
-        // A segment that is listed in the mark must be kept until the new incarnation has written
-        // its own mark.
+        // A segment listed in the mark must be kept until the new incarnation has written its own
+        // mark.
         .filter(|((source, _), _)| !survey.is_marked(source.header.number))
         .find(|((source, fact), _)| {
             let mut others = inventory.sources.iter().zip(&survey.facts);
@@ -316,7 +314,7 @@ fn replay_all(
         let header = found.record.header;
         reached = header.last();
         let source = &sources[found.source];
-        // Only a few segments are read at the same time, at most one for each lane.
+        // Limit how many segments are read at the same time. Usually it is one for each lane.
         let opens = cursors[found.source].is_none();
         if opens && cursors.iter().flatten().count() >= MAX_CURSORS {
             cursors.iter_mut().for_each(|cursor| *cursor = None);
@@ -351,7 +349,7 @@ fn replay_all(
     Ok(report)
 }
 
-/// Returns the error that the second pass has found other records than the first.
+/// Returns the error for a second pass that found different records than the first.
 fn changed(inventory: &LogInventory, missing: u64) -> Error {
     let slot = inventory.sources.first().map_or(0, |source| source.slot);
     let place = DiskLocation::new(OnDiskObject::LogRecord, slot_file(slot), 0);
@@ -426,8 +424,7 @@ fn settle(
     }
     if plan.rewritten.contains(&true) {
         shared.run_postponed()?;
-        // All copies are synced before the originals are destroyed, including copies that an
-        // earlier recovery has made.
+        // Sync all copies, including those of an earlier recovery, before destroying the originals.
         let segments = shared.table.lock().clone();
         segments
             .iter()
@@ -459,8 +456,8 @@ fn settle(
 }
 
 impl RepairReport {
-    /// Adds what was lost to the report. If records after the last valid record are missing, no
-    /// later record reveals the gap. They can be detected only from a watermark or the mark.
+    /// Adds the losses to the report. If records are missing after the last valid record, there is
+    /// no later record to reveal the gap, so only a watermark or the mark can.
     fn fill_losses(
         &mut self,
         survey: &RecoveryScan,

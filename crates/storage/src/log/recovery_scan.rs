@@ -1,5 +1,5 @@
-//! The first pass of a recovery. It determines which records the log contains, and whether any
-//! record that was acknowledged is missing. It changes nothing.
+//! The first pass of a recovery. It determines which records the log contains and whether any
+//! acknowledged record is missing, and changes nothing.
 
 use super::format::LogMark;
 use super::merge::{LogMerger, SegmentFacts, SegmentReadMode, SequenceStep, SourceRecord};
@@ -16,18 +16,18 @@ pub(super) struct RecoveryScan {
     pub(super) facts: Vec<SegmentFacts>,
     /// The highest sequence number of any valid record.
     pub(super) last: u64,
-    /// The ranges of missing sequence numbers that are followed by a record, as pairs of the first
-    /// and the last number.
+    /// Ranges of missing sequence numbers that are followed by a record, as pairs of the first and
+    /// last number.
     pub(super) gaps: Vec<(u64, u64)>,
     pub(super) overlap: Option<SourceRecord>,
     pub(super) synced: u64,
     /// Everything up to this sequence number is known to have been in the page cache.
     pub(super) named: u64,
-    /// Everything up to this sequence number must be present. It is equal to `named` on the boot
-    /// that wrote the log, and 0 on other boots.
+    /// Everything up to this sequence number must be present. Equal to `named` on the boot that
+    /// wrote the log, and 0 on other boots.
     pub(super) complete: u64,
     pub(super) generation: u64,
-    /// The mark, or `None` if a later incarnation than the one that wrote it has begun.
+    /// The mark, or `None` if a newer incarnation than the mark's has begun.
     pub(super) mark: Option<LogMark>,
     /// Whether the log was written on the current boot.
     pub(super) same_boot: bool,
@@ -92,8 +92,7 @@ impl RecoveryScan {
         self.gaps.first().map(|&(first, _)| first)
     }
 
-    /// Returns an error if a record that was acknowledged is missing, or if the log is
-    /// inconsistent.
+    /// Returns an error if an acknowledged record is missing or the log is inconsistent.
     pub(super) fn require_sound(&self, inventory: &LogInventory, start: RecoveryStart) -> Result<()> {
         if self.generation > start.generation {
             return Err(Error::OlderGeneration {
@@ -155,7 +154,7 @@ impl RecoveryScan {
     }
 
     /// Returns an error if the file of a lane's current segment is shorter than the segment. This
-    /// means damage on any boot, because the size of a file is durable before its first record is
+    /// means damage on any boot, because a file's size is durable before its first record is
     /// written (L2).
     fn refuse_short_file(&self, inventory: &LogInventory) -> Result<()> {
         for (source, fact) in inventory.sources.iter().zip(&self.facts) {
@@ -172,9 +171,9 @@ impl RecoveryScan {
         Ok(())
     }
 
-    /// Returns a lane whose current segment, according to the mark, does not exist, and the number
-    /// of that segment. Returns `None` if there is no such lane, or if the mark is older than the
-    /// last release, because released segments may have been removed.
+    /// Returns a lane whose current segment according to the mark does not exist, and the number of
+    /// that segment. Returns `None` if there is no such lane. Also returns `None` if the mark is
+    /// older than the last release, because released segments may have been removed.
     pub(super) fn missing_segment(
         &self,
         inventory: &LogInventory,
@@ -191,9 +190,9 @@ impl RecoveryScan {
             .find(|&(_, number)| !is_there(number))
     }
 
-    /// Returns the most likely location of missing records, and what was found there. This is, in
-    /// order of preference: the end of a segment that is followed by a later segment of its lane, a
-    /// damaged segment header, or the end of the newest segment that is not sealed.
+    /// Returns the most likely location of missing records, and what was found there. In order of
+    /// preference, this is the end of a segment that is followed by a later segment of its lane, a
+    /// damaged segment header, or the end of the newest unsealed segment.
     pub(super) fn suspect(&self, inventory: &LogInventory) -> (DiskLocation, String) {
         let sources = inventory.sources.iter().zip(&self.facts);
         let ended = sources.filter_map(|(source, fact)| match &fact.stop {
@@ -228,9 +227,9 @@ impl RecoveryScan {
 }
 
 /// Returns an error if a record follows the end of a segment. On the boot that wrote it, a segment
-/// ends at its last record or at a record that was being written, so a valid record after that
-/// means damage. In earlier incarnations this is not checked, because the base of the newest
-/// incarnation protects their end.
+/// ends at its last record or at a record that was being written, so a valid record beyond means
+/// damage. Segments of earlier incarnations are not checked, because the base of the newest
+/// incarnation already cuts off what follows their end.
 pub(super) fn refuse_records_behind_the_end(inventory: &LogInventory, survey: &RecoveryScan) -> Result<()> {
     let newest = inventory.incarnation();
     for (source, fact) in inventory.sources.iter().zip(&survey.facts) {

@@ -1,12 +1,12 @@
-//! Changes that a recovery makes to segments which it keeps in place: it rewrites their bytes, or
-//! cuts off their end.
+//! Changes that recovery makes to segments it keeps: it rewrites their bytes, or cuts off their
+//! end.
 //!
 //! On copy-on-write file systems, both changes need space, which a full disk does not have. In that
-//! case the log is opened for reading only, and the changes are postponed. The first segment of the
-//! new incarnation is postponed too if there is no space for it. Postponed work must be done before
-//! the first record is appended and before any record is treated as synced. Before it is done, no
-//! file that the mark of the previous incarnation names is changed or removed. After a crash, the
-//! next recovery therefore finds the same state.
+//! case the changes are postponed, and the log can only be read. Without space for the first
+//! segment of the new incarnation, that segment is postponed too. Postponed work must be done
+//! before the first record is appended and before any record is treated as synced. Until then, no
+//! file named in the previous incarnation's mark is changed or removed, so that after a crash, the
+//! next recovery finds the same state.
 
 use super::format::ALIGNMENT;
 use super::pool::{SlotHeader, SlotPool};
@@ -18,29 +18,28 @@ use alluvium_device::{AlignedBuffer, BLOCK};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Number of bytes that are rewritten at a time.
+/// Number of bytes rewritten at a time.
 const CHUNK: u64 = 1 << 20;
 const _: () = assert!(CHUNK.is_multiple_of(BLOCK));
 
-/// The position at which a segment is cut off. All records before it are valid, and none after it
-/// is.
+/// Where a segment is cut off: all records before this point are valid, and none after it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrimPoint {
-    /// Position of the first record that is not valid any more.
+    /// Position of the first record that is no longer valid.
     pub(super) at: u64,
-    /// The highest sequence number of a record before that position.
+    /// The highest sequence number before that position.
     pub(super) highest: u64,
 }
 
-/// A change that a recovery makes to a segment.
+/// A change that recovery makes to a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SegmentWork {
     /// Cut off the segment at position `at`. Its records currently end at `written`.
     CutOff { at: u64, written: u64 },
     /// Rewrite the segment up to position `written`.
     Rewrite { written: u64 },
-    /// Return the slot to the pool, because the segment is no longer needed. As long as the mark of
-    /// the previous incarnation is in effect, its segments must not be removed.
+    /// Return the slot of a segment that is no longer needed to the pool. While the previous
+    /// incarnation's mark is in effect, its segments must not be removed.
     FreeSlot,
 }
 
@@ -58,7 +57,7 @@ impl SegmentWork {
     }
 }
 
-/// Changes that are postponed because the disk was full.
+/// Changes that were postponed because the disk was full.
 #[derive(Debug, Default)]
 pub(super) struct PostponedWork {
     is_any: AtomicBool,
@@ -67,21 +66,21 @@ pub(super) struct PostponedWork {
 
 #[derive(Debug, Default)]
 struct PostponedQueue {
-    /// Whether the first segment of the incarnation is not written yet. It must be written before
-    /// all other postponed work.
+    /// Whether the incarnation's first segment is still to be written. It must precede all other
+    /// postponed work.
     begin: bool,
     kept: Vec<(SegmentSource, SegmentWork)>,
 }
 
 impl PostponedWork {
-    /// Postpones the first segment of the incarnation until the disk has space for it.
+    /// Postpones the incarnation's first segment until the disk has space for it.
     pub(super) fn begin_later(&self) {
         self.works.lock().begin = true;
         self.is_any.store(true, Ordering::Release);
     }
 
-    /// Makes a change to a segment. If the disk is full, or if earlier work is postponed, the
-    /// change is postponed instead.
+    /// Makes a change to a segment, or postpones it if the disk is full or earlier work is still
+    /// postponed.
     ///
     /// # Errors
     /// As [`cut_off`], [`write_again`] and [`SlotPool::adopt`]. A full disk is not an error.
@@ -92,7 +91,7 @@ impl PostponedWork {
         pool: &SlotPool,
     ) -> Result<()> {
         let mut works = self.works.lock();
-        // Changes must be made in order, because a segment is cut off before it is rewritten.
+        // Keep the changes in order, because a segment is cut off before it is rewritten.
         let is_behind = works.begin || !works.kept.is_empty();
         let done = (!is_behind).then(|| work.run(source, pool));
         match done {
@@ -105,8 +104,8 @@ impl PostponedWork {
         Ok(())
     }
 
-    /// Performs all postponed work. If the first segment of the incarnation was postponed, `begin`
-    /// is called first to write it.
+    /// Performs all postponed work. If the incarnation's first segment was postponed, calls `begin`
+    /// first to write it.
     ///
     /// # Errors
     /// As [`cut_off`], [`write_again`] and `begin`. If the disk is still full, the remaining work
@@ -136,9 +135,9 @@ impl PostponedWork {
     }
 }
 
-/// Returns the position at which a segment must be cut off if nothing above sequence number `last`
-/// is valid. Returns `None` if a valid record follows an invalid one, or if no record above `from`
-/// would be left.
+/// Returns where a segment must be cut off if nothing above sequence number `last` is valid.
+/// Returns `None` if a valid record follows an invalid one, or if no record above `from` would be
+/// left.
 ///
 /// # Errors
 /// I/O errors.
@@ -180,8 +179,8 @@ pub(super) fn cut_off(source: &SegmentSource, at: u64, written: u64) -> Result<(
 }
 
 /// Rewrites a segment up to position `written`, so that the next sync writes it to the device even
-/// if an earlier sync has failed. If that failed sync left a page clean, the page may have been
-/// evicted before it was rewritten. The records are therefore verified again afterwards.
+/// if an earlier sync failed. If the failed sync marked a page clean, the kernel may have evicted
+/// the page before it was rewritten, so the records are verified once more afterwards.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the records have changed; I/O errors.

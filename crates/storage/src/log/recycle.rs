@@ -1,4 +1,4 @@
-//! Release of log space, and the background step that prepares segments before writers need them.
+//! Releases log space, and prepares segments in the background before writers need them.
 
 use super::history::RetainedSegment;
 use super::segment::{LogSegment, slot_file};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub enum PrepareProgress {
     /// The step did some work, and there may be more to do.
     Worked,
-    /// There is nothing to do at present.
+    /// There is nothing to do for now.
     Idle,
 }
 
@@ -21,25 +21,25 @@ pub enum PrepareProgress {
 pub struct LogUsage {
     /// The size limit of the log, from its options.
     pub limit_bytes: u64,
-    /// Total size in bytes of the segments that are not released. The limit applies to this size.
+    /// Total size in bytes of the unreleased segments, to which the limit applies.
     pub live_bytes: u64,
     /// Total size in bytes of the log's files on the file system: live segments, and slots that are
     /// ready or free.
     pub disk_bytes: u64,
     /// Bytes that may be resident in memory and are charged to the memory budget: mapped slots, and
-    /// the ring of the completion watermark.
+    /// the completion watermark's ring.
     pub resident_bytes: u64,
-    /// Number of segments that are not released yet.
+    /// Number of unreleased segments.
     pub segments: usize,
     /// Number of slots that are ready for a lane.
     pub ready_slots: usize,
-    /// Number of released slots that still have their space.
+    /// Number of released slots whose space is still allocated.
     pub free_slots: usize,
     /// Number of released slots whose space was returned to the file system.
     pub punched_slots: usize,
-    /// Number of syncs of files and of mapped ranges since the log was opened.
+    /// Number of file syncs and mapped-range syncs since the log was opened.
     pub syncs: u64,
-    /// Number of syncs by group commit since the log was opened.
+    /// Number of group commit syncs since the log was opened.
     pub commit_rounds: u64,
 }
 
@@ -73,8 +73,8 @@ impl LogInner {
                 "the segment that names the newest generation stays (L8)"
             );
             if self.history.keeps() {
-                // The history is updated while the table is locked. A reader therefore always finds
-                // a segment either in the table or in the history.
+                // Update the history while the table is locked, so that a reader always finds a
+                // segment in one or the other.
                 let kept = released.iter().map(|segment| RetainedSegment::of(segment));
                 (Vec::new(), self.history.keep(kept))
             } else {
@@ -84,8 +84,8 @@ impl LogInner {
             }
         };
         let give_back = || {
-            // The mark is written before the segments are removed, so that every segment that the
-            // mark names exists.
+            // Write the mark before removing the segments, so that every segment named in the mark
+            // exists.
             self.mark_lanes(&left)?;
             self.pool.begin_release()?;
             released
@@ -126,8 +126,8 @@ impl LogInner {
         if self.pool.prepare(self.lanes.count())? {
             return Ok(true);
         }
-        // Writing the mark is not reported as work. Otherwise, the background thread would rewrite
-        // the mark continuously while there are writers.
+        // Do not report a mark write as work. Otherwise the background thread would rewrite the
+        // mark continuously while there are writers.
         self.refresh_mark()?;
         Ok(false)
     }

@@ -1,5 +1,5 @@
-//! Reads segments and verifies everything that is read. It finds all files of a log, and iterates
-//! over the records of a segment.
+//! Finds the files of a log, and reads the records of a segment. Everything that is read is
+//! verified.
 
 use super::format::{
     ALIGNMENT, BLOCK_BYTES, DecodedHeader, RECORD_BYTES, RecordHeader, RecordKind, SegmentHeader, VERSION,
@@ -12,30 +12,30 @@ use alluvium_device::{AlignedBuffer, BLOCK, Device, Directory, FileOptions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Number of bytes that are read from a segment at once, unless a record is longer.
+/// Number of bytes read from a segment at once, unless a record is longer.
 const CHUNK: u64 = 128 << 10;
 
-/// A search for a valid record after damage stops when it has hashed this many times the segment's
-/// length.
+/// After damage, the search for a valid record gives up once it has hashed this many times the
+/// segment's length.
 const MAX_HASHED: u64 = 64;
 const _: () = assert!(CHUNK.is_multiple_of(BLOCK) && BLOCK.is_multiple_of(ALIGNMENT));
 
-/// A segment that was found in a file of the log.
+/// A segment found in one of the log's files.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentSource {
     /// The slot number, which is the number in the name of the file.
     pub(super) slot: u32,
     pub(super) file: Arc<dyn Device>,
     pub(super) header: SegmentHeader,
-    /// The seed of the checksums of the segment's records.
+    /// The checksum seed from which the seeds of the segment's records are derived.
     pub(super) seed: u64,
-    /// Offset at which the readable bytes of the segment end. It is lower than the length of the
-    /// segment if the file was truncated.
+    /// Offset at which the readable bytes of the segment end. Lower than the segment's length if
+    /// the file was truncated.
     pub(super) end: u64,
 }
 
 impl SegmentSource {
-    /// Returns the file of this segment as a slot for the pool.
+    /// Returns this segment's file as a slot for the pool.
     #[must_use]
     pub(super) fn as_slot(&self) -> Arc<SegmentSlot> {
         Arc::new(SegmentSlot::new(
@@ -52,14 +52,13 @@ impl SegmentSource {
     }
 }
 
-/// A log file that does not contain a segment, because its header block is not a valid segment
-/// header.
+/// A log file whose header block is not a valid segment header, so that it contains no segment.
 #[derive(Clone, Debug)]
 pub(super) struct VacantSlot {
     /// The slot number, which is the number in the name of the file.
     pub(super) slot: u32,
     pub(super) file: Arc<dyn Device>,
-    /// Why the header block is not a valid segment header, or `None` if it contains only zeros.
+    /// Why the header block is invalid, or `None` if it is all zeros.
     pub(super) damage: Option<String>,
 }
 
@@ -69,7 +68,7 @@ pub(super) struct LogInventory {
     /// The files that contain a segment, ordered by segment number.
     pub(super) sources: Vec<SegmentSource>,
     pub(super) vacant: Vec<VacantSlot>,
-    /// The slot numbers of all files of the log.
+    /// The slot numbers of all log files.
     pub(super) names: BTreeSet<u32>,
 }
 
@@ -152,13 +151,13 @@ impl LogInventory {
     }
 }
 
-/// The reason why reading a segment has ended.
+/// Why reading a segment has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SegmentEnd {
-    /// The segment ends with a seal, so its lane has continued in another segment.
+    /// The segment ends with a seal, so its lane continued in another segment.
     Sealed,
-    /// The segment ends at this position, because it is the end of the file or does not contain a
-    /// valid record. The description tells what was found there.
+    /// At this position, the file ends or contains no valid record. The description says what was
+    /// found there.
     At(u64, String),
 }
 
@@ -181,7 +180,7 @@ pub(super) struct SegmentCursor {
 }
 
 impl SegmentCursor {
-    /// Creates a cursor that is positioned at the first record of a segment.
+    /// Creates a cursor positioned at the first record of a segment.
     #[must_use]
     pub(super) fn new(purpose: Purpose) -> SegmentCursor {
         SegmentCursor {
@@ -198,17 +197,17 @@ impl SegmentCursor {
         self.at
     }
 
-    /// Returns the reason why there are no more records, or `None` if the end has not been reached.
+    /// Returns why there are no more records, or `None` if the end has not been reached.
     #[must_use]
     pub(super) fn stop(&self) -> Option<&SegmentEnd> {
         self.stop.as_ref()
     }
 
-    /// Returns the next record, or `None` if there are no more. In that case,
-    /// [`SegmentCursor::stop`] returns the reason.
+    /// Returns the next record, or `None` if there are no more. [`SegmentCursor::stop`] then says
+    /// why.
     ///
     /// # Errors
-    /// I/O errors. Damaged data is not an error here: the segment ends there.
+    /// I/O errors. Damaged data is not an error here: it ends the segment.
     pub(super) fn next(&mut self, source: &SegmentSource) -> Result<Option<LocatedRecord>> {
         if self.stop.is_some() {
             return Ok(None);
@@ -239,7 +238,7 @@ impl SegmentCursor {
     }
 
     /// Reads and verifies the record at offset `at`. If there is no valid record, returns a
-    /// description of what was found.
+    /// description of what was found instead.
     fn read(&mut self, source: &SegmentSource, at: u64) -> Result<std::result::Result<RecordHeader, String>> {
         let left = source.end.saturating_sub(at);
         if left < RECORD_BYTES as u64 {
@@ -259,8 +258,8 @@ impl SegmentCursor {
         Ok(Ok(header))
     }
 
-    /// Frees the buffer if it contains a long record. There may be many cursors, and each could
-    /// have such a buffer.
+    /// Frees the buffer if it contains a long record, because each of many cursors could hold such
+    /// a buffer.
     pub(super) fn let_go(&mut self) {
         if self.held_bytes() > CHUNK {
             self.chunk = None;
@@ -287,8 +286,8 @@ impl SegmentCursor {
             let start = at / BLOCK * BLOCK;
             let wanted = (at + len - start).next_multiple_of(BLOCK).max(CHUNK);
             let wanted = wanted.min(source.end - start);
-            // The old buffer is freed first, so that two long records are never in memory at the
-            // same time.
+            // Free the old buffer first, so that two long records are never in memory at the same
+            // time.
             self.chunk = None;
             let chunk = source.file.read_at(start, wanted as usize, self.purpose)?;
             self.chunk = Some((start, chunk));
@@ -298,7 +297,7 @@ impl SegmentCursor {
         Ok(&chunk[from..from + len as usize])
     }
 
-    /// Verifies a record that was found earlier again, and returns its payload.
+    /// Verifies a record once more after it was found, and returns its payload.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the bytes have changed since the record was found; I/O errors.
@@ -318,9 +317,9 @@ impl SegmentCursor {
         Ok(&self.bytes(source, record.at, len)?[RECORD_BYTES..])
     }
 
-    /// Searches for a valid record after the position at which the segment ended. If there is one,
-    /// the cursor continues there. Returns whether a record was found. A valid segment has no such
-    /// record, because a lane writes its records one after another.
+    /// Searches for a valid record after the position at which the segment ended, and moves the
+    /// cursor to it. Returns whether there was one. A valid segment has no such record, because a
+    /// lane writes its records one after another.
     ///
     /// # Errors
     /// I/O errors.

@@ -1,5 +1,5 @@
-//! Slots and segments. A slot is a file; a segment is one use of a slot. This module gives mapped
-//! files and files written with write calls the same interface.
+//! Slots and segments. A slot is a file; a segment is one use of a slot. This module hides whether
+//! a file is written through a memory mapping or with write calls.
 
 use super::format::{BLOCK_BYTES, SegmentHeader};
 use crate::Result;
@@ -9,19 +9,19 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Page size in bytes, to which ranges are aligned when pages are prefaulted or synced.
+/// Page size in bytes, to which prefaulted and synced ranges are aligned.
 const PAGE: u64 = 4096;
 
-/// Number of releases of a slot between two background syncs of its file. These syncs prevent the
-/// kernel from writing back all slots at the same time, and cost about 3 % of the log's write
+/// Number of times a slot is released between two background syncs of its file. These syncs prevent
+/// the kernel from writing back all slots at the same time, and cost about 3 % of the log's write
 /// volume. They are ten seconds apart at 200 MB/s, and half a minute at 70 MB/s.
 const RELEASES_PER_SYNC: u64 = 32;
 
-/// Number of bytes ahead of the write position that are prefaulted, which is enough for some
-/// milliseconds of writes.
+/// Number of bytes to prefault ahead of the write position, enough for a few milliseconds of
+/// writes.
 const AHEAD: u64 = 2 << 20;
 
-/// Maximum number of bytes of a long record that are resident in memory while the record is stored.
+/// Maximum number of bytes of a long record that are resident while the record is written.
 const PIECE: usize = 1 << 20;
 const _: () =
     assert!(PAGE.is_multiple_of(BLOCK) && AHEAD.is_multiple_of(PAGE) && (PIECE as u64).is_multiple_of(PAGE));
@@ -32,7 +32,7 @@ pub(super) fn slot_file(slot: u32) -> String {
     format!("log-{slot}")
 }
 
-/// Returns the slot number in a file name, or `None` if the file is not a slot of a log.
+/// Returns the slot number in a file name, or `None` if the name is not that of a slot.
 #[must_use]
 pub(super) fn slot_of(name: &str) -> Option<u32> {
     let number = name.strip_prefix("log-")?;
@@ -40,22 +40,22 @@ pub(super) fn slot_of(name: &str) -> Option<u32> {
     (slot_file(slot) == name).then_some(slot)
 }
 
-/// A file that stores one segment at a time.
+/// A file that holds one segment at a time.
 #[derive(Debug)]
 pub(super) struct SegmentSlot {
     /// The slot number, which is the number in the name of the file.
     pub(super) index: u32,
     pub(super) file: Arc<dyn Device>,
     pub(super) len: u64,
-    /// Whether the slot was created for a single record longer than a segment. The pages of such a
-    /// slot are released from memory as soon as they are written.
+    /// Whether the slot was created for a single record longer than a segment. Its pages are
+    /// dropped from memory as soon as they are written.
     pub(super) is_long: bool,
     mapping: OnceLock<FileMapping>,
     /// Whether the file's name and size are known to be durable.
     proven: AtomicBool,
-    /// Pages below this offset were prefaulted since the slot was last given to a lane.
+    /// All pages below this offset have been prefaulted since the slot was last given to a lane.
     populated: AtomicU64,
-    /// Pages between the write position and this offset were prefaulted recently.
+    /// The pages from the write position to this offset were prefaulted recently.
     ahead: AtomicU64,
     releases: AtomicU64,
 }
@@ -91,7 +91,7 @@ impl SegmentSlot {
         Ok(())
     }
 
-    /// Returns the memory mapping of the whole file. The first call creates it.
+    /// Returns the memory mapping of the whole file, which the first call creates.
     ///
     /// # Errors
     /// `Unsupported` if the file system does not support memory mappings; I/O errors.
@@ -109,21 +109,20 @@ impl SegmentSlot {
         self.mapping.get()
     }
 
-    /// Returns the number of bytes of the slot that may be resident in memory, and are therefore
-    /// charged to the memory budget.
+    /// Returns how many bytes of the slot may be resident and are therefore charged to the memory
+    /// budget.
     #[must_use]
     pub(super) fn resident(&self) -> u64 {
         let is_kept = self.mapping.get().is_some() && !self.is_long;
         if is_kept { self.len } else { 0 }
     }
 
-    /// Syncs the file at every 32nd release of the slot, although the released data is no longer
-    /// needed. The syncs of different slots occur at different releases. Without them, the kernel
-    /// would write back all slots at once about every half minute, which would delay the writers of
-    /// the log.
+    /// At every 32nd release of the slot, syncs its file even though the released data is no longer
+    /// needed. Otherwise the kernel would write back all slots at once about every half minute,
+    /// which would stall the log's writers. Different slots are synced at different releases.
     ///
     /// # Errors
-    /// I/O errors, after which the file cannot be used any more.
+    /// I/O errors, after which the file can no longer be used.
     pub(super) fn sync_in_background(&self) -> alluvium_device::Result<()> {
         let releases = self.releases.fetch_add(1, Ordering::Relaxed) + 1;
         if self.mapping.get().is_some() && releases.is_multiple_of(RELEASES_PER_SYNC) {
@@ -132,14 +131,14 @@ impl SegmentSlot {
         Ok(())
     }
 
-    /// Forgets which pages were prefaulted, because the slot will be used again from its start.
+    /// Forgets which pages were prefaulted, because the slot will be reused from its start.
     pub(super) fn forget_populated(&self) {
         self.populated.store(0, Ordering::Relaxed);
         self.ahead.store(0, Ordering::Relaxed);
     }
 
-    /// Prefaults at most `bytes` bytes of pages from offset `from` on that were not prefaulted yet.
-    /// Returns the number of bytes prefaulted.
+    /// Prefaults up to `bytes` bytes of pages at or after offset `from` that have not been
+    /// prefaulted yet. Returns the number of bytes prefaulted.
     ///
     /// # Errors
     /// I/O errors.
@@ -151,11 +150,10 @@ impl SegmentSlot {
         self.touch(mapping, start..self.len.min(start.saturating_add(bytes)))
     }
 
-    /// Prefaults the pages ahead of write position `at`, even if they were prefaulted before. When
-    /// the first page of a file has been dirty for half a minute, the kernel writes back and
-    /// write-protects all pages of the file. Each page prepared earlier would then fault again when
-    /// it is written. Returns the number of bytes prefaulted, which is 0 while enough pages are
-    /// ready.
+    /// Prefaults the pages ahead of write position `at`, even if they were prefaulted before: half
+    /// a minute after the first page of a file becomes dirty, the kernel writes back and
+    /// write-protects all pages of the file, and a page prefaulted earlier would then fault again.
+    /// Returns the number of bytes prefaulted, which is 0 while enough pages are ready.
     ///
     /// # Errors
     /// I/O errors.
@@ -185,15 +183,15 @@ impl SegmentSlot {
     }
 }
 
-/// One use of a slot. A segment contains consecutive records of one lane.
+/// One use of a slot, containing consecutive records of one lane.
 #[derive(Debug)]
 pub(super) struct LogSegment {
     pub(super) slot: Arc<SegmentSlot>,
     pub(super) header: SegmentHeader,
-    /// The seed of the checksums of the segment's records.
+    /// The checksum seed from which the seeds of the segment's records are derived.
     pub(super) seed: u64,
-    /// Whether the segment was found by a recovery. It is then read-only, and its file is synced as
-    /// a whole.
+    /// Whether recovery found the segment. If so, it is read-only, and its file is synced as a
+    /// whole.
     recovered: bool,
     /// Whether a lane still appends to the segment.
     active: AtomicBool,
@@ -203,12 +201,12 @@ pub(super) struct LogSegment {
     synced: AtomicU64,
     /// The highest sequence number in the segment, or 0 if it contains no record.
     highest: AtomicU64,
-    /// All sequence numbers in the segment are higher than this one.
+    /// All sequence numbers in the segment are above this number.
     pub(super) above: u64,
 }
 
 impl LogSegment {
-    /// Creates a segment to which a lane will append. Every sequence number up to `above` must be
+    /// Creates a segment for a lane to append to. Every sequence number up to `above` must be
     /// complete.
     #[must_use]
     pub(super) fn begun(slot: Arc<SegmentSlot>, header: SegmentHeader, above: u64) -> LogSegment {
@@ -225,8 +223,8 @@ impl LogSegment {
         }
     }
 
-    /// Creates a segment that a recovery found and keeps until it is released. Its bytes are
-    /// initially treated as not durable.
+    /// Creates a segment that recovery found and keeps until it is released. Its bytes count as not
+    /// durable at first.
     #[must_use]
     pub(super) fn recovered(
         slot: Arc<SegmentSlot>,
@@ -279,7 +277,7 @@ impl LogSegment {
         self.written.store(end, Ordering::Release);
     }
 
-    /// Notes that the segment contains sequence number `last`.
+    /// Records that the segment contains sequence number `last`.
     pub(super) fn holds(&self, last: u64) {
         debug_assert!(last > self.above, "{last} is not above {} (L4)", self.above);
         if last > self.highest.load(Ordering::Relaxed) {
@@ -287,11 +285,11 @@ impl LogSegment {
         }
     }
 
-    /// Makes everything that was written to the segment before this call durable. Returns whether a
-    /// sync was necessary.
+    /// Makes everything written to the segment before this call durable. Returns whether a sync was
+    /// necessary.
     ///
     /// # Errors
-    /// I/O errors, after which the file cannot be used any more.
+    /// I/O errors, after which the file can no longer be used.
     pub(super) fn sync(&self) -> Result<bool> {
         let (from, to) = (self.synced(), self.written());
         if from >= to {
@@ -300,11 +298,11 @@ impl LogSegment {
         match self.slot.mapping() {
             Some(mapping) if !self.recovered => {
                 mapping.sync(from..to, Purpose::Log)?;
-                // The sync has left the pages clean and write-protected. The next record begins in
-                // the last of these pages, so it is prefaulted again.
+                // The sync has left the pages clean and write-protected. The next record begins on
+                // the last of them, so prefault that page again.
                 let page = (to - 1) / PAGE * PAGE;
-                // Prefaulting is only a hint. If it fails, the failure will show again when the
-                // record is written.
+                // Prefaulting is only a hint. If it fails, writing the record will report the
+                // failure.
                 let _ = mapping.populate(page..self.slot.len.min(page + 2 * PAGE));
             }
             _ => self.slot.file.sync(Purpose::Log)?,
@@ -315,33 +313,32 @@ impl LogSegment {
     }
 }
 
-/// How a lane writes bytes to a slot.
+/// How a lane writes to its slot.
 #[derive(Debug)]
 pub(super) enum SegmentWriter {
-    /// By stores into the slot's memory mapping.
+    /// Writes to the slot's memory mapping.
     Mapped(FileMapping),
-    /// By stores into the memory mapping in pieces, each of which is released from memory
-    /// immediately. This is used for long records.
+    /// Writes a long record to the memory mapping in pieces, and drops each piece from memory
+    /// immediately.
     Passing(FileMapping),
-    /// By write calls of whole blocks.
+    /// Issues write calls of whole blocks.
     Written(TailBuffer),
 }
 
-/// Maximum size in bytes of a single write call, and of the buffer that is kept after it. Because
-/// of this limit, a long record is never in memory twice.
+/// Maximum size in bytes of a single write call, and of the buffer that is kept after it. The limit
+/// ensures that a long record is never in memory twice.
 const AT_ONCE: usize = 1 << 20;
 const _: () = assert!((AT_ONCE as u64).is_multiple_of(BLOCK));
 
-/// The bytes that follow the last whole block written to the file, including bytes that are not
-/// written yet.
+/// The bytes that follow the last whole block of the file, some of which may not be written yet.
 #[derive(Debug, Default)]
 pub(super) struct TailBuffer {
     /// Offset of `bytes` in the file, which is a multiple of the block size.
     start: u64,
     bytes: Vec<u8>,
-    /// Number of leading bytes of `bytes` that are already written to the file.
+    /// Number of leading bytes of `bytes` that are already in the file.
     flushed: usize,
-    /// The buffer of the last write call, which is reused if the next write has the same size.
+    /// The buffer of the last write call, for reuse if the next write has the same size.
     spare: Option<AlignedBuffer>,
 }
 
@@ -359,16 +356,16 @@ impl TailBuffer {
         self.bytes.resize(end, 0);
     }
 
-    /// Returns the number of bytes that are not written yet.
+    /// Returns the number of bytes that are not yet written.
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
         self.bytes.len() - self.flushed
     }
 
-    /// Writes all bytes that are not written yet. The last block is padded with zeros.
+    /// Writes all bytes that are not yet written, padding the last block with zeros.
     ///
     /// # Errors
-    /// I/O errors. The bytes remain to be written.
+    /// I/O errors. The bytes are kept and can be flushed again.
     pub(super) fn flush(&mut self, file: &dyn Device) -> Result<()> {
         if self.waiting() == 0 {
             return Ok(());
@@ -409,7 +406,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Writes the parts at offset `at`, followed by padding up to `padded` bytes in total. `at`
+    /// Writes the parts at offset `at`, followed by padding up to a total of `padded` bytes. `at`
     /// must be the end of the previous write.
     ///
     /// # Safety
@@ -429,7 +426,8 @@ impl SegmentWriter {
             SegmentWriter::Passing(mapping) => {
                 let mut at = at as usize;
                 for piece in parts.iter().flat_map(|part| part.chunks(PIECE)) {
-                    // SAFETY: the same argument applies as for a mapped slot above.
+                    // SAFETY: the caller is the only writer of the slot, as for a mapped slot
+                    // above.
                     unsafe { mapping.write(at, piece) };
                     mapping.release_pages(at as u64..(at + piece.len()) as u64);
                     at += piece.len();
@@ -442,7 +440,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Discards the bytes at and after offset `at`, which must not have been written yet.
+    /// Discards the bytes from offset `at` on, which must not have been written yet.
     pub(super) fn take_back(&mut self, at: u64) {
         if let SegmentWriter::Written(tail) = self {
             assert!(
@@ -455,8 +453,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Returns whether a store into the mapping has failed, in which case the last bytes may be
-    /// lost.
+    /// Returns whether a write to the mapping has failed, in which case the last bytes may be lost.
     #[must_use]
     pub(super) fn is_broken(&self) -> bool {
         match self {
@@ -478,7 +475,7 @@ impl SegmentWriter {
     /// Writes all remaining bytes to the page cache.
     ///
     /// # Errors
-    /// I/O errors. The bytes remain to be written.
+    /// I/O errors. The bytes are kept and can be flushed again.
     #[inline]
     pub(super) fn flush(&mut self, slot: &SegmentSlot) -> Result<()> {
         match self {
@@ -563,8 +560,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = FileDirectory::create(place.path()).unwrap();
         let (value, len) = (vec![7; 16 * PIECE], 17 * PIECE as u64);
-        // Other tests map files at the same time, so it is sufficient if any of the measurements is
-        // small.
+        // Other tests map files at the same time, so one small measurement is sufficient.
         let grown = (0..5).map(|number| {
             let file = directory
                 .create(&slot_file(number), FileOptions::BUFFERED)
@@ -588,8 +584,8 @@ mod tests {
         assert!(least < 4 * PIECE as u64, "{least} bytes stay");
     }
 
-    /// Returns the number of bytes of mapped files that are resident in this process, according to
-    /// Linux. Returns 0 on other systems.
+    /// Returns how many bytes of mapped files are resident in this process according to Linux, or 0
+    /// on other systems.
     fn resident_of_files() -> u64 {
         alluvium_device::machine::memory_of_process("RssFile").unwrap_or(0)
     }

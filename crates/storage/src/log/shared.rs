@@ -1,4 +1,4 @@
-//! The shared state of an open log, and how an append uses it.
+//! The shared state of an open log, and the path of an append through it.
 
 use super::commit::GroupCommit;
 use super::format::{BLOCK_BYTES, LogMark, RecordKind, SegmentHeader};
@@ -18,12 +18,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The state of an open log. Each part is implemented in its own module.
+/// The state of an open log. Each part has a module of its own.
 #[derive(Debug)]
 pub(super) struct LogInner {
     pub(super) directory: Arc<dyn Directory>,
     pub(super) options: LogOptions,
-    /// The slots that are not in use by a lane.
+    /// The slots that no lane is using.
     pub(super) pool: SlotPool,
     /// The lanes to which records are appended.
     pub(super) lanes: LaneSet,
@@ -33,41 +33,41 @@ pub(super) struct LogInner {
     pub(super) commit: GroupCommit,
     /// All segments that are not released. Lock order: after the lanes and before the pool.
     pub(super) table: Mutex<Vec<Arc<LogSegment>>>,
-    /// The mark: a separate file that stores the progress of the log.
+    /// The mark: a separate file that stores the log's progress.
     pub(super) mark: MarkFile,
     origin: IncarnationStart,
     next_number: AtomicU64,
     /// The newest generation that is known to be durable.
     generation: AtomicU64,
-    /// Number of the segment that must not be released, because it durably names the newest
-    /// generation and the incarnation.
+    /// Number of the segment that durably names the newest generation and the incarnation, and must
+    /// therefore not be released.
     pinned: AtomicU64,
     /// A durable checkpoint contains everything up to this sequence number.
     released: AtomicU64,
-    /// Voids that could not be written, because the log had no space for them. They are written
+    /// Voids that could not be written because the log had no space for them. They are written
     /// before the next record, or to the next segment that any lane begins.
     pub(super) owed: Mutex<OwedVoids>,
-    /// Whether `owed` may contain voids that are not written. Only one thread at a time writes
-    /// them, under the lock `paying`.
+    /// Whether `owed` may contain unwritten voids. The `paying` lock ensures that only one thread
+    /// at a time writes them.
     owes: AtomicBool,
     paying: Mutex<()>,
-    /// Work on segments kept by a recovery, which it postponed because the disk was full.
+    /// Work on recovered segments that recovery postponed because the disk was full.
     pub(super) postponed_work: PostponedWork,
-    /// Bytes of the segments that a recovery kept or wrote. They may exceed the limit until these
-    /// segments are released.
+    /// Size in bytes of the segments that recovery kept or wrote. Until they are released, they may
+    /// exceed the log's size limit.
     recovered_bytes: AtomicU64,
-    /// Number of syncs of files and of mapped ranges so far.
+    /// Number of file syncs and mapped-range syncs so far.
     syncs: AtomicU64,
     /// Released segments that are kept for readers that follow the log.
     pub(super) history: SegmentHistory,
-    /// The latest time used by readers of the log, in milliseconds since 1970.
+    /// The latest time at which readers of the log have read, in milliseconds since 1970.
     pub(super) time_ms: AtomicU64,
-    /// The records that were found to be missing when the log was opened.
+    /// The records that were missing when the log was opened.
     pub(super) lost_tail: Option<LostTail>,
 }
 
-/// Ranges of voided sequence numbers for which the log had no space, as pairs of the first and the
-/// last number.
+/// Voided sequence numbers for which the log had no space, as pairs of the first and last number of
+/// a range.
 #[derive(Debug, Default)]
 pub(super) struct OwedVoids {
     /// Voids that are not written yet.
@@ -78,8 +78,8 @@ pub(super) struct OwedVoids {
 }
 
 impl OwedVoids {
-    /// Removes a range from both lists, because the owner of its sequence numbers retries. Returns
-    /// whether a lane has already written the void.
+    /// Removes a range from both lists because the owner of its sequence numbers is retrying.
+    /// Returns whether a lane has already written the void.
     fn settle(&mut self, range: (u64, u64)) -> bool {
         debug_assert!(range.0 > 0 && range.0 <= range.1, "sequences {range:?}");
         self.open.retain(|&open| open != range);
@@ -89,15 +89,15 @@ impl OwedVoids {
     }
 }
 
-/// The state with which an incarnation of a log starts. Each opening of the log begins a new
+/// The state in which an incarnation of a log starts. Each opening of the log begins a new
 /// incarnation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IncarnationStart {
-    /// Number of the incarnation, which increases with every opening of the log.
+    /// The incarnation number, which increases each time the log is opened.
     pub(super) incarnation: u64,
     /// The last valid sequence number of all earlier incarnations.
     pub(super) base: u64,
-    /// Identifier of the current boot of this machine.
+    /// Identifies the machine's current boot.
     pub(super) boot: BootId,
     /// The newest generation that is known to be durable.
     pub(super) generation: u64,
@@ -107,7 +107,7 @@ pub(super) struct IncarnationStart {
     pub(super) released: u64,
     /// Number of the next segment to be written.
     pub(super) number: u64,
-    /// The latest time used by readers of the log, in milliseconds since 1970.
+    /// The latest time at which readers of the log have read, in milliseconds since 1970.
     pub(super) time_ms: u64,
 }
 
@@ -160,8 +160,8 @@ impl LogInner {
         })
     }
 
-    /// Returns a segment header with the fields that all segments of this incarnation have in
-    /// common. The caller must set the other fields.
+    /// Returns a segment header with the fields that all segments of this incarnation share. The
+    /// caller must set the others.
     #[must_use]
     pub(super) fn header(&self) -> SegmentHeader {
         SegmentHeader {
@@ -179,7 +179,7 @@ impl LogInner {
         }
     }
 
-    /// Allocates the number of a segment that a lane is about to begin.
+    /// Allocates a number for the segment that a lane is about to begin.
     #[must_use]
     pub(super) fn next_number(&self) -> u64 {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
@@ -205,8 +205,8 @@ impl LogInner {
         self.released.load(Ordering::Acquire)
     }
 
-    /// Raises the sequence number up to which a durable checkpoint contains everything. The synced
-    /// watermark is raised with it.
+    /// Raises the sequence number up to which a durable checkpoint contains everything, and the
+    /// synced watermark with it.
     pub(super) fn raise_released(&self, through: u64) {
         self.released.fetch_max(through, Ordering::AcqRel);
         self.commit.raise(through);
@@ -224,21 +224,21 @@ impl LogInner {
         self.pool.ignores_limit()
     }
 
-    /// Ends the recovery. From now on, the limit of the log is enforced.
+    /// Ends the recovery, so that the log's size limit is enforced from now on.
     pub(super) fn end_recovery(&self) {
         let live = self.pool.usage().live_bytes;
         self.recovered_bytes.store(live, Ordering::Relaxed);
         self.pool.ignore_limit(LimitEnforcement::Kept);
     }
 
-    /// Returns the number of syncs that were requested from the device.
+    /// Returns the number of syncs requested from the device.
     #[must_use]
     pub(super) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Returns the error. Unless it is a full disk or log, all later appends fail as well, because
-    /// a failed write or sync is permanent.
+    /// Returns the error unchanged. Unless the disk or the log is full, also poisons the log so
+    /// that all later appends fail, because a failed write or sync is permanent.
     pub(super) fn poison_unless_full(&self, error: Error) -> Error {
         if !error.is_full() && !matches!(error, Error::Poisoned { .. }) {
             self.commit.poison(&error.to_string());
@@ -283,11 +283,11 @@ impl LogInner {
         Ok(())
     }
 
-    /// Performs the work that a recovery postponed because the disk was full.
+    /// Performs the work that recovery postponed because the disk was full.
     ///
     /// # Errors
-    /// `DiskFull` if there is still not enough space, in which case nothing has changed. Any other
-    /// error makes the log refuse further appends.
+    /// `DiskFull` if there is still not enough space, in which case nothing has changed. After any
+    /// other error, the log refuses further appends.
     pub(super) fn run_postponed(&self) -> Result<()> {
         self.postponed_work
             .run_postponed(&self.pool, || {
@@ -297,8 +297,8 @@ impl LogInner {
             .map_err(|error| self.poison_unless_full(error))
     }
 
-    /// Marks sequence numbers as complete, either because their record is in the page cache or
-    /// because they are void.
+    /// Marks sequence numbers as complete because their record is in the page cache or because they
+    /// are void.
     pub(super) fn completed(&self, first: u64, last: u64) {
         debug_assert!(first > 0 && first <= last, "sequences {first} to {last}");
         if self.watermark.complete(first, last) {
@@ -306,9 +306,9 @@ impl LogInner {
         }
     }
 
-    /// Voids sequence numbers. If the log has no space for the void record, the void is remembered,
-    /// and the next segment that any lane begins contains it. Nothing is therefore appended above
-    /// these numbers that a recovery would have to cut off because of a gap.
+    /// Voids sequence numbers. If the log has no space for the void record, the void is remembered
+    /// and written to the next segment that any lane begins. Records above these numbers therefore
+    /// never follow a gap at which recovery would cut off the log.
     ///
     /// # Errors
     /// As [`WriteAheadLog::void`](super::WriteAheadLog::void).
@@ -325,7 +325,7 @@ impl LogInner {
         };
         let range = (first, first + entry.count - 1);
         let is_paid = {
-            // This lock excludes a thread that is writing one of the remembered voids to a lane.
+            // Exclude a thread that is writing one of the remembered voids to a lane.
             let _alone = self.paying.lock();
             self.owed.lock().settle(range)
         };
@@ -350,20 +350,20 @@ impl LogInner {
         voided
     }
 
-    /// Writes the remembered voids, so that no record is appended above a gap at which a recovery
+    /// Writes the remembered voids, so that no record is appended above a gap at which recovery
     /// would cut off the log.
     ///
     /// # Errors
-    /// `DiskFull` or `LogFull` if there is no space for the voids. Any other error makes the log
-    /// refuse further appends.
+    /// `DiskFull` or `LogFull` if there is no space for the voids. After any other error, the log
+    /// refuses further appends.
     fn write_owed_voids(&self) -> Result<()> {
         if !self.owes.load(Ordering::Acquire) {
             return Ok(());
         }
         let _alone = self.paying.lock();
         loop {
-            // The lock of `owed` is not held while a lane is locked here, because a lane that
-            // begins a new segment locks `owed` too.
+            // Do not hold the lock of `owed` while locking a lane, because a lane that begins a new
+            // segment locks `owed` too.
             let next = self.owed.lock().open.pop();
             let Some((first, last)) = next else { break };
             assert!(first <= last, "a debt of the sequences {first} to {last}");
@@ -387,8 +387,8 @@ impl LogInner {
 
     /// Returns whether this record must be appended or voided before a checkpoint can release
     /// anything: its sequence number is the lowest incomplete one, and there are records above it.
-    /// This happens if a writer is descheduled between the assignment of its sequence number and
-    /// its append, while other writers fill the log.
+    /// This happens when a writer is descheduled after its sequence number was assigned, and other
+    /// writers fill the log before it appends.
     fn blocks_release(&self, entry: &LaneRecord<'_>) -> bool {
         let above = || {
             self.table
@@ -402,10 +402,10 @@ impl LogInner {
     /// Blocks until every record up to `target` is synced.
     ///
     /// # Errors
-    /// The error of the device for the caller that performed the sync, and [`Error::Poisoned`] for
-    /// all other callers. A full disk during a sync is also reported as [`Error::Poisoned`],
-    /// because callers interpret a full disk to mean that nothing was written. `DiskFull` is
-    /// returned only while work of a recovery is postponed, when nothing has been written since.
+    /// The caller that performed the sync gets the device's error, and all other callers get
+    /// [`Error::Poisoned`]. A full disk during a sync is also reported as [`Error::Poisoned`],
+    /// because callers take a full disk to mean that nothing was written. `DiskFull` is returned
+    /// only while recovery work is postponed, when nothing has been written since.
     pub(super) fn wait_synced(&self, target: u64) -> Result<()> {
         if self.commit.synced() < target {
             self.run_postponed()?;
@@ -423,7 +423,7 @@ impl LogInner {
         })
     }
 
-    /// Makes every record durable that was complete at the time of the call, and writes the new
+    /// Makes every record that is complete at the time of the call durable, and writes the new
     /// synced watermark `goal` to the mark.
     ///
     /// # Errors
@@ -433,12 +433,12 @@ impl LogInner {
         self.write_mark(goal)
     }
 
-    /// Makes every record durable that was complete at the time of the call. Segments that a
-    /// durable checkpoint covers completely are skipped.
+    /// Makes every record that is complete at the time of the call durable. Segments that a durable
+    /// checkpoint covers entirely are skipped.
     ///
     /// # Errors
-    /// I/O errors. A full disk is a failure here, because records that were acknowledged cannot be
-    /// made durable.
+    /// I/O errors. A full disk is a failure here, because acknowledged records cannot be made
+    /// durable.
     pub(super) fn sync_segments(&self) -> Result<()> {
         let released = self.released();
         let wanted =
@@ -479,21 +479,21 @@ impl LogInner {
         self.sync_segment(segment)
     }
 
-    /// Appends a control record that names `generation` to the first lane and makes it durable. The
-    /// segment with this record must not be released while the generation is the newest.
+    /// Appends a control record that names `generation` to the first lane and makes it durable.
+    /// While the generation is the newest, the segment with this record must not be released.
     ///
     /// # Errors
     /// I/O errors, after which the log refuses further appends. A full disk does not have this
     /// effect.
     pub(super) fn control(&self, kind: RecordKind, generation: u64) -> Result<()> {
         self.commit.healthy()?;
-        // After this call, the checkpoint frees space that may be reused. Postponed work may refer
-        // to that space, so it must be performed first.
+        // Once this returns, the checkpoint frees space that may be reused. Perform postponed work
+        // first, because it may refer to that space.
         self.run_postponed()?;
         self.put_note(kind, generation)
     }
 
-    /// Like [`LogInner::control`], but does not perform the postponed work of a recovery first.
+    /// Like [`LogInner::control`], but skips recovery's postponed work.
     fn put_note(&self, kind: RecordKind, generation: u64) -> Result<()> {
         let segment = {
             let mut lane = self.lanes.first();

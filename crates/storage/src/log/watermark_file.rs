@@ -1,9 +1,9 @@
-//! The mark: a small file with the progress of the log. It is separate from the segments, so that
-//! it can reveal that they are damaged.
+//! The mark: a small file that stores the log's progress apart from the segments, so that it can
+//! reveal damage to them.
 //!
-//! The watermarks in a record are older than the record. Damage to the last records therefore looks
-//! like the end of the log. The mark distinguishes the two cases, because it contains the synced
-//! watermark, the completion watermark, and the number of the current segment of each lane.
+//! The watermarks in a record are older than the record, so damage to the last records looks just
+//! like the end of the log. The mark tells the two cases apart, because it contains the synced
+//! watermark, the completion watermark, and the number of each lane's current segment.
 //!
 //! ```text
 //! WRITTEN                                        DURABLE
@@ -16,13 +16,13 @@
 //! the log is closed                              before the call returns
 //! ```
 //!
-//! The synced watermark in the mark is valid after any crash, because it was true when the mark was
-//! written. The other fields describe data that may have been only in the page cache, so they are
-//! valid only on the boot that wrote the mark. A mark older than the newest incarnation is ignored,
+//! The mark's synced watermark holds after any crash, because it already held when the mark was
+//! written. The other fields describe data that may have been only in the page cache, so they hold
+//! only on the boot that wrote the mark. A mark older than the newest incarnation is ignored,
 //! because every incarnation writes its own.
 //!
-//! An outdated mark is harmless. If the disk has no space for writing the mark, which can happen on
-//! a copy-on-write file system, this is therefore not treated as a failure.
+//! An outdated mark is harmless. On a copy-on-write file system, the disk may have no space for
+//! writing the mark, so a full disk is not treated as a failure here.
 
 use super::format::{BLOCK_BYTES, LogMark};
 use super::shared::LogInner;
@@ -43,9 +43,9 @@ const BYTES: u64 = 2 * BLOCK_BYTES as u64;
 pub(super) struct MarkFile {
     file: Arc<dyn Device>,
     state: Mutex<MarkState>,
-    /// The completion watermark in the mark that was written last.
+    /// The completion watermark in the newest mark.
     named: AtomicU64,
-    /// The synced watermark in the mark that was written last.
+    /// The synced watermark in the newest mark.
     named_synced: AtomicU64,
     /// One more than the synced watermark in the durable mark, or 0 if no durable mark exists.
     durable: AtomicU64,
@@ -54,11 +54,11 @@ pub(super) struct MarkFile {
 #[derive(Debug)]
 struct MarkState {
     mark: LogMark,
-    /// Whether this incarnation has a durable segment. The mark is not written before that.
+    /// Whether this incarnation has a durable segment. No mark is written until it does.
     begun: bool,
 }
 
-/// Opens the file of the mark, or creates it durably if it does not exist.
+/// Opens the mark file, or creates it durably if it does not exist.
 ///
 /// # Errors
 /// I/O errors.
@@ -76,8 +76,8 @@ fn prepare(directory: &dyn Directory) -> Result<Arc<dyn Device>> {
     Ok(file)
 }
 
-/// Reads the mark of the store with this identity. The inner result is an error with a description
-/// if the file does not contain a valid mark of this store.
+/// Reads the mark of the store with this identity. If the file does not contain a valid mark of
+/// this store, the inner result is an error that says why.
 ///
 /// # Errors
 /// I/O errors.
@@ -101,8 +101,7 @@ pub(super) fn read(directory: &dyn Directory, identity: u64) -> Result<std::resu
 }
 
 impl MarkFile {
-    /// Opens the file of the mark. The file is not changed before [`LogInner::begin_mark`] is
-    /// called.
+    /// Opens the mark file. The file is not changed until [`LogInner::begin_mark`] is called.
     ///
     /// # Errors
     /// I/O errors.
@@ -126,9 +125,9 @@ impl MarkFile {
         self.state.lock().begun
     }
 
-    /// Applies `change` to the mark and writes it with the current watermarks. The synced watermark
-    /// in the mark is at least `synced`. If the disk is full, the file is not changed and no error
-    /// is returned.
+    /// Applies `change` to the mark, and writes it with the current watermarks and a synced
+    /// watermark of at least `synced`. If the disk is full, this leaves the file unchanged and
+    /// returns no error.
     fn write(&self, shared: &LogInner, synced: u64, change: impl FnOnce(&mut LogMark)) -> Result<()> {
         let mut state = self.state.lock();
         change(&mut state.mark);
@@ -157,7 +156,7 @@ impl MarkFile {
 }
 
 impl LogInner {
-    /// Notes that this incarnation now has a durable segment, and writes its first mark.
+    /// Records that this incarnation now has a durable segment, and writes its first mark.
     ///
     /// # Errors
     /// I/O errors.
@@ -166,8 +165,7 @@ impl LogInner {
         self.write_mark(0)
     }
 
-    /// Writes the mark with the current progress of the log. The synced watermark in the mark is at
-    /// least `synced`.
+    /// Writes the mark with the log's current progress and a synced watermark of at least `synced`.
     ///
     /// # Errors
     /// I/O errors.
@@ -175,7 +173,7 @@ impl LogInner {
         self.mark.write(self, synced, |_| {})
     }
 
-    /// Writes the mark with the current progress of the log, unless the mark already contains it.
+    /// Writes the mark with the log's current progress, unless it is already up to date.
     ///
     /// # Errors
     /// I/O errors.
@@ -188,7 +186,7 @@ impl LogInner {
         self.write_mark(0)
     }
 
-    /// Writes the mark if it does not contain the latest time used by readers.
+    /// Writes the mark, unless it already contains the latest time used by readers.
     ///
     /// # Errors
     /// I/O errors.
@@ -197,8 +195,8 @@ impl LogInner {
         if is_named { Ok(()) } else { self.write_mark(0) }
     }
 
-    /// Writes the mark with new current segments of lanes. `changed` contains pairs of a lane and
-    /// the number of its segment, or `None` if the lane has no segment any more.
+    /// Writes the mark with new current segments for some lanes. `changed` lists lanes with their
+    /// segment numbers, or `None` for a lane that no longer has a segment.
     ///
     /// # Errors
     /// I/O errors.
@@ -219,7 +217,7 @@ impl LogInner {
     }
 
     /// Makes the current synced watermark durable in the mark, so that damage to records up to it
-    /// is detected after any crash.
+    /// is detected even after a crash.
     ///
     /// # Errors
     /// I/O errors.

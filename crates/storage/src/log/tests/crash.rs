@@ -1,4 +1,4 @@
-//! Crashes a log at every device operation and between operations, with a recovery on the same boot
+//! Crashes a log at every device operation and between operations, and recovers it on the same boot
 //! or after a power failure. The recovery and the recovered log are crashed again.
 
 use super::super::*;
@@ -9,7 +9,7 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of crash images that were opened, by depth.
+/// Number of crash images opened, by depth.
 static IMAGES: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 fn survivals(rng: &mut Rng) -> CrashSurvival {
@@ -17,7 +17,7 @@ fn survivals(rng: &mut Rng) -> CrashSurvival {
 }
 
 /// Opens a crash image and checks it against the model. Also crashes the opening at some of its
-/// operations, and continues with the recovered log.
+/// operations, and goes on with the recovered log.
 fn verify(
     image: &SimDirectory,
     options: LogOptions,
@@ -78,7 +78,7 @@ fn crash_now(story: &Story, depth: usize, rng: &mut Rng, context: &str) {
     );
 }
 
-/// Runs a story of `steps` steps. A crash image is verified before about one in `rarity` device
+/// Runs a story of `steps` steps. Verifies a crash image before about one in `rarity` device
 /// operations, and after about one in `rarity` steps.
 fn run(seed: u64, options: LogOptions, steps: usize, rarity: u32, depth: usize) -> Story {
     let mut story = Story::new(seed, options);
@@ -136,8 +136,8 @@ fn every_crash_leaves_what_was_told_and_nothing_else() {
 }
 
 /// A log is killed while its records are only in the page cache. The next opening loses power, and
-/// the opening after that is killed. What the first of these openings has left behind must not be
-/// mistaken for records that the second has written in the same place.
+/// the one after it is killed. Whatever the first of these openings left behind must not be
+/// mistaken for records that the second wrote in the same place.
 #[test]
 fn what_an_opening_left_that_lost_power_is_not_taken_for_what_the_next_one_wrote() {
     let mut opened = 0;

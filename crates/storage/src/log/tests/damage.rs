@@ -1,6 +1,5 @@
-//! Damages logs in many ways, after a clean close and without one. The damage must either be
-//! detected or have no effect. It must never cause a wrong record to be returned, or a deleted one
-//! to reappear.
+//! Damages logs in many ways, both closed and unclosed ones. The damage must either be detected or
+//! have no effect. It must never cause a wrong record to be returned, or a deleted one to reappear.
 
 use super::super::format::{RecordHeader, SegmentHeader, record_len};
 use super::super::*;
@@ -12,8 +11,8 @@ use alluvium_device::{AlignedBuffer, FileOptions};
 use fastrand::Rng;
 use proptest::prelude::*;
 
-/// Returns a log after a story of `steps` steps, and its model. The log is closed cleanly if
-/// `close` is set.
+/// Runs a story of `steps` steps, and returns its log and model. `close` makes it close the log
+/// cleanly.
 fn lived(seed: u64, options: LogOptions, steps: usize, close: bool) -> (SimDirectory, Model) {
     let mut story = Story::new(seed, options);
     for _ in 0..steps {
@@ -44,8 +43,8 @@ fn files(directory: &SimDirectory) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Returns whether the damage was detected. Panics if it was not detected and the log differs from
-/// the model.
+/// Returns whether the damage was detected. Panics if it was not, and the log differs from the
+/// model.
 fn found(image: &SimDirectory, options: LogOptions, model: &Model, intact: &Replayed, context: &str) -> bool {
     match open_image(image, options, model) {
         Ok((log, replayed)) => {
@@ -138,7 +137,7 @@ fn damage_below_the_synced_watermark_is_found_without_a_close_too() {
             let (name, corruption) = random_damage(&mut rng, &files);
             let context = format!("seed {seed} case {case}: {corruption:?} of {name}");
             if image.corrupt(&name, &corruption).unwrap() {
-                // The damage may have affected the only record that contains the watermark. In that
+                // The damage may have hit the only record that contains the watermark. In that
                 // case, records at the end of the log may be missing, but no others.
                 if let Ok((log, replayed)) = open_image(&image, small(), &model) {
                     assert!(intact.starts_with(&replayed), "{context}");
@@ -176,7 +175,7 @@ fn every_bit_of_a_small_closed_log_is_guarded() {
             Err(error) => panic!("bit {bit}: {error}"),
         }
     }
-    // Checksums must protect every bit of the header block and of the headers and payloads of the
+    // Checksums must protect every bit of the header block, and of the headers and payloads of the
     // five records.
     let guarded: usize = 512
         + expected
@@ -306,7 +305,7 @@ fn a_repair_replays_everything_that_is_sound_and_says_what_is_not() {
         if damaged && log.completed() == model.next - 1 && seen.len() < intact.len() {
             assert!(!report.missing.is_empty(), "{context}: {report:?}");
         }
-        // After the repair, the log must be valid and must contain the replayed records.
+        // After the repair, the log must be valid and contain the replayed records.
         assert_eq!(log.check().unwrap(), [], "{context}");
         let next = log.completed() + 1;
         log.append(next, 1, b"after the repair", LogDurability::Disk)

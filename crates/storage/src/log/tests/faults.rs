@@ -1,4 +1,4 @@
-//! Tests in which each sync, write and growth of a file fails in turn, and tests of a full disk.
+//! Makes each sync, write and file growth fail in turn, and fills the disk.
 
 use super::super::*;
 use super::story::{Crash, Story, open_image};
@@ -14,8 +14,8 @@ fn simulated(options: LogOptions) -> (SimDirectory, WriteAheadLog) {
     (directory, log)
 }
 
-/// Runs a story until a device operation fails, and checks the state of the log afterwards. Returns
-/// whether any operation failed.
+/// Runs a story until a device operation fails, and then checks the log. Returns whether any
+/// operation failed.
 fn live_with(seed: u64, options: LogOptions, fault: &InjectedFault) -> bool {
     let mut story = Story::new(seed, options);
     story.directory.inject(fault.clone());
@@ -34,7 +34,7 @@ fn live_with(seed: u64, options: LogOptions, fault: &InjectedFault) -> bool {
         matches!(error, Error::Device(alluvium_device::Error::Io { .. })),
         "{context}: {error}"
     );
-    // If an opening failed, there is no log to check.
+    // If opening failed, there is no log to check.
     if let Some(log) = &story.log {
         let (synced, next) = (log.synced(), log.completed() + 1);
         story.directory.clear_faults();
@@ -181,7 +181,7 @@ fn a_full_disk_is_an_error_before_anything_changes_and_passes() {
             matches!(full, Error::Device(alluvium_device::Error::DiskFull { .. })),
             "{full}"
         );
-        // Deletes can continue because they may use the reserve, and so can the records with which
+        // Deletes can continue because they may use the reserve, and so may the records in which
         // checkpoints name their generation.
         log.append_as(
             next,
@@ -200,7 +200,7 @@ fn a_full_disk_is_an_error_before_anything_changes_and_passes() {
             next += 1;
         }
         assert_eq!(log.check().unwrap(), []);
-        // The log can be opened although the disk has no free space.
+        // The log can be opened even though the disk is full.
         drop(log);
         let image = directory.image(CrashSurvival::None, 0);
         image.set_capacity(0);

@@ -1,6 +1,5 @@
-//! Tests of segments that are retained for readers which follow the log. Such a reader gets all
-//! records or is told that some are no longer available, and no file of a retained segment is kept
-//! open.
+//! Tests of segments retained for readers that follow the log. Such a reader gets all records or is
+//! told that some are no longer available. No file of a retained segment stays open.
 
 use super::super::*;
 use super::space::unmapped::Place;
@@ -9,7 +8,7 @@ use alluvium_device::DeviceOperation;
 use alluvium_device::simulated::{CrashSurvival, InjectedFault, SimDirectory};
 
 /// Returns every sequence number above `after`, in the order in which a reader that follows the log
-/// gets them. Returns `None` if the log reports that some records are no longer available.
+/// gets them, or `None` if the log reports that some records are no longer available.
 fn follow(log: &WriteAheadLog, mut after: u64, bytes: u64) -> Option<Vec<u64>> {
     let (mut seen, last) = (Vec::new(), log.completed());
     while after < last {
@@ -111,7 +110,7 @@ fn a_follower_never_sees_what_lies_behind_a_cut_that_is_put_off() {
     let log = WriteAheadLog::create(&shared, small(), 1).unwrap();
     log.append(1, 1, b"one", LogDurability::Process).unwrap();
     log.append(2, 1, b"two", LogDurability::Disk).unwrap();
-    // Sequence number 3 was never appended, so the record with number 4 is not valid.
+    // Sequence number 3 was never appended, so record 4 is not valid.
     log.append(4, 1, b"four", LogDurability::Process).unwrap();
     let image = machine.image(CrashSurvival::Process, 1);
     let shared: Arc<dyn Directory> = Arc::new(image.clone());

@@ -1,5 +1,5 @@
-//! Tests of two consecutive processes. In the first, an operation fails or records are lost. The
-//! second reopens the log and acknowledges more records, and then power fails.
+//! Tests of two processes in a row. In the first, an operation fails or records are lost. The
+//! second reopens the log and acknowledges more records, and then the power fails.
 
 use super::super::*;
 use super::story::{Crash, Model, Story, open_image};
@@ -8,7 +8,7 @@ use alluvium_device::simulated::{Corruption, CrashSurvival, InjectedFault, SimDi
 use alluvium_device::{BootId, DeviceOperation};
 use fastrand::Rng;
 
-/// Returns the number of simulated machines that each test uses.
+/// Returns the number of simulated machines for each test.
 fn worlds() -> u64 {
     std::env::var("ALLUVIUM_LOG_WORLDS").map_or(40, |count| count.parse().unwrap())
 }
@@ -27,8 +27,8 @@ fn created(seed: u64, options: LogOptions) -> (SimDirectory, WriteAheadLog) {
     (directory, log)
 }
 
-/// Runs the second process: it acknowledges records with one durability, loses power, and the
-/// remaining records are checked.
+/// Runs the second process: it acknowledges records of one durability and loses power, and then the
+/// surviving records are checked.
 fn acknowledge_and_lose_power(
     directory: &SimDirectory,
     options: LogOptions,
@@ -153,16 +153,16 @@ fn a_page_cache_that_is_lost_on_the_same_boot_leaves_a_prefix_or_an_error() {
                 refused += 1;
             }
         }
-        // The log is opened on another boot, and also on the same boot if the file system was
-        // mounted again.
+        // The log is opened on another boot, and also on the same boot after the file system was
+        // remounted.
         let image = directory.image(CrashSurvival::Random, seed);
         log_in(&image, options).unwrap();
     }
     assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
 }
 
-/// Returns a log whose process was killed after it had acknowledged records, either with `Process`
-/// durability or all of them by a sync.
+/// Returns the log of a process that was killed after acknowledging records, either with `Process`
+/// durability or, if `sync` is set, with a sync of all of them.
 fn killed(seed: u64, sync: bool, idle: bool) -> (SimDirectory, Model) {
     let mut story = Story::new(seed, LogOptions { lanes: 3, ..small() });
     for _ in 0..60 {
@@ -247,7 +247,7 @@ fn a_zeroed_block_below_what_was_synced_or_marked_is_never_silence() {
         for (sync, survival) in [
             (true, CrashSurvival::Process),
             (false, CrashSurvival::Process),
-            // Records that a sync has acknowledged must survive a power failure as well.
+            // Records acknowledged by a sync must survive a power failure as well.
             (true, CrashSurvival::None),
         ] {
             let (directory, model) = killed(seed, sync, !sync);
@@ -302,7 +302,7 @@ fn a_void_that_found_no_room_goes_before_what_is_appended_later() {
     {
         next += 1;
     }
-    // Append records until not even one of this size fits.
+    // Append until not even a record of this size fits.
     while log.append_as(next, 1, b"", LogDurability::Process, claim).is_ok() {
         next += 1;
     }
@@ -345,7 +345,7 @@ fn a_repair_over_a_crafted_gap_writes_little() {
         complete: (1 << 61) - 65_536,
         kind: RecordKind::Data,
     };
-    // This position is after the record that names the generation and the first data record.
+    // This position follows the record that names the generation and the first data record.
     let at = 512 + 40 + 48;
     assert!(bytes[at..at + 40].iter().all(|&byte| byte == 0));
     bytes[at..at + 40].copy_from_slice(&record.encode(header.seed(), at as u64, b""));

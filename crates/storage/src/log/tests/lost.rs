@@ -1,6 +1,6 @@
-//! Tests in which a process is killed and its log is damaged before it is opened again. If the log
-//! is opened on the same boot, the damage is detected. On another boot, it cannot be distinguished
-//! from the effects of a power failure.
+//! Kills a process and damages its log before the log is opened again. If the log is opened on the
+//! same boot, the damage is detected. On another boot, it cannot be distinguished from the effects
+//! of a power failure.
 
 use super::super::*;
 use super::{Replayed, reopen, small};
@@ -8,10 +8,10 @@ use alluvium_device::simulated::{Corruption, CrashSurvival, SimDirectory};
 use alluvium_device::{BootId, FileOptions};
 
 const RECORDS: u64 = 60;
-/// Offset of the last record in its segment, in which it is the sixth record.
+/// Offset of the last record, which is the sixth in its segment.
 const LAST_AT: u64 = 512 + 5 * 376;
 
-/// Returns options with a single lane, for which a segment has nine records.
+/// Returns options with a single lane and nine records in a segment.
 fn one_lane() -> LogOptions {
     LogOptions { lanes: 1, ..small() }
 }
@@ -34,8 +34,7 @@ fn open(image: &SimDirectory) -> Result<(WriteAheadLog, Replayed)> {
     reopen(&shared, one_lane(), 0, 1)
 }
 
-/// Returns the file names of the segments that contain records, in the order in which they were
-/// written.
+/// Returns the file names of the segments that contain records, oldest first.
 fn segments(directory: &SimDirectory) -> Vec<String> {
     let mut all = Vec::new();
     for name in directory.list().unwrap() {
@@ -53,8 +52,8 @@ fn segments(directory: &SimDirectory) -> Vec<String> {
     all.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Returns several kinds of damage. For each, also returns whether it removes everything after it
-/// in the segment.
+/// Returns several kinds of damage, each with whether it removes everything after it in the
+/// segment.
 fn damages() -> Vec<(Corruption, bool)> {
     let mut all = vec![
         (Corruption::Remove, false),
