@@ -2,7 +2,7 @@
 //! memory.
 //!
 //! Address space is reserved once, when the arena is created. Memory is committed when a range is
-//! first touched, and is released when the range is returned to the system.
+//! first touched, and released when the range is returned to the system.
 
 use crate::memory::AnonymousMemory;
 use crate::{Error, Result};
@@ -11,27 +11,27 @@ use std::sync::Arc;
 
 pub(super) use crate::memory::HUGE_PAGE;
 
-/// A reserved range of address space that contains frames and their headers. Its bytes read as zero
-/// until they are written.
+/// A reserved range of address space for frames and their headers. Its bytes read as zero until
+/// they are written.
 #[derive(Debug)]
 pub(super) struct FrameArena {
     memory: AnonymousMemory,
 }
 
-/// A type of which references to zeroed arena memory may be created and shared, because all its
+/// A type that can be viewed in zeroed arena memory through shared references, because all its
 /// fields are atomic integers.
 ///
 /// # Safety
-/// A value whose bytes are all zero must be valid, every field must be an atomic integer, and the
-/// type must not need to be dropped.
+/// The all-zero value must be valid, every field must be an atomic integer, and the type must not
+/// need dropping.
 pub(super) unsafe trait ZeroedAtomics {}
 
 impl FrameArena {
-    /// Reserves `wanted` bytes of address space. If the system cannot provide that much, the size
-    /// is halved until it succeeds, but not below `least` bytes.
+    /// Reserves `wanted` bytes of address space. If the system refuses, the size is halved until
+    /// the system grants it, down to `least` bytes.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the system cannot reserve `least` bytes either.
+    /// [`Error::BadOption`] if the system cannot reserve even `least` bytes.
     pub(super) fn reserve(wanted: usize, least: usize) -> Result<Arc<FrameArena>> {
         let mut len = wanted.max(least);
         loop {
@@ -54,18 +54,18 @@ impl FrameArena {
         self.memory.len()
     }
 
-    /// Advises the operating system to use huge pages for a range. This is a hint, and has no
-    /// effect for a range shorter than a huge page.
+    /// Advises the operating system to use huge pages for a range. This is only a hint, which has
+    /// no effect on a range shorter than a huge page.
     pub(super) fn prefer_huge_pages(&self, at: usize, len: usize) {
         self.memory.prefer_huge_pages(at, len);
     }
 
-    /// Returns the memory of a range to the operating system. Afterwards, the range reads as zeros.
+    /// Returns the memory of a range to the operating system. The range then reads as zeros.
     ///
     /// # Safety
     /// As [`AnonymousMemory::give_back`].
     pub(super) unsafe fn give_back(&self, at: usize, len: usize) {
-        // SAFETY: the caller guarantees the conditions of `AnonymousMemory::give_back`.
+        // SAFETY: the caller upholds the contract of `AnonymousMemory::give_back`.
         unsafe { self.memory.give_back(at, len) };
     }
 
@@ -92,28 +92,27 @@ impl FrameArena {
     #[cfg_attr(alluvium_model_check, allow(dead_code))]
     pub(super) fn slice<T: ZeroedAtomics>(&self, count: usize) -> &[T] {
         debug_assert!(count * size_of::<T>() <= self.len() && align_of::<T>() <= HUGE_PAGE);
-        // SAFETY: the same argument applies as in `at`, because the range is inside the
-        // reservation.
+        // SAFETY: as in `at`; the range is inside the reservation.
         unsafe { std::slice::from_raw_parts(self.memory.start().cast::<T>().as_ptr(), count) }
     }
 
     /// Returns a range of the arena as a byte slice.
     ///
     /// # Safety
-    /// While the slice lives, the range must be neither written nor returned to the system.
+    /// While the slice lives, the range must not be written or returned to the system.
     #[inline]
     pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
         debug_assert!(at + len <= self.len());
         // SAFETY: anonymous memory is initialised, and the range is inside the mapping. The caller
-        // guarantees that it is not written.
+        // guarantees that the range is not written.
         unsafe { std::slice::from_raw_parts(self.memory.start().add(at).as_ptr(), len) }
     }
 
-    /// Returns a range of the arena as a buffer, which a device or the caller may read and write.
+    /// Returns a range of the arena as a buffer that a device or the caller may read and write.
     ///
     /// # Safety
-    /// While the buffer lives, the range must not be accessed in any other way, and must not be
-    /// returned to the system.
+    /// While the buffer lives, the range must not be accessed in any other way or returned to the
+    /// system.
     pub(super) unsafe fn buffer(self: &Arc<Self>, at: usize, len: usize) -> AlignedBuffer {
         self.check(at, len);
         let keeper = Arc::clone(self);
@@ -123,7 +122,7 @@ impl FrameArena {
         unsafe { AlignedBuffer::from_region(self.memory.start().add(at), len, keeper) }
     }
 
-    /// Returns the first `len` bytes of the arena as a memory region that can be registered with a
+    /// Returns the first `len` bytes of the arena as a memory region to be registered with a
     /// directory.
     pub(super) fn region(self: &Arc<Self>, len: usize) -> MemoryRegion {
         self.check(0, len);

@@ -1,12 +1,12 @@
-//! Accounts for the memory of a cache, and computes how many chunks its budget allows.
+//! Tracks the memory use of a cache, and computes how many chunks the budget allows.
 
 use super::geometry::ArenaGeometry;
 use super::page_table::PageTable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Minimum share of the budget, 1/`RESERVE_FRACTION`, that is reserved for private nodes, scratch
-/// memory and the bookkeeping of reads in flight.
+/// At least 1/`RESERVE_FRACTION` of the budget is reserved for private nodes, scratch memory and
+/// the bookkeeping of reads in flight.
 const RESERVE_FRACTION: u64 = 32;
 const _: () = assert!(RESERVE_FRACTION > 1, "the reserve is a part of the budget");
 
@@ -14,9 +14,9 @@ const _: () = assert!(RESERVE_FRACTION > 1, "the reserve is a part of the budget
 #[derive(Debug)]
 pub(super) struct CacheBudget {
     limit: AtomicU64,
-    /// Size of the cache's own structures, which does not depend on its contents.
+    /// Size of the cache's own structures, regardless of its contents.
     fixed: u64,
-    /// Nodes in heap memory, because no frame was available when they were read.
+    /// Nodes in heap memory, for which no frame was available when they were read.
     private: AtomicU64,
     /// Scratch memory and the bookkeeping of reads in flight.
     working: AtomicU64,
@@ -57,8 +57,8 @@ impl CacheBudget {
         (limit / RESERVE_FRACTION).max(2 * largest)
     }
 
-    /// Returns the maximum number of chunks of a cache with a budget of `limit` bytes, and the
-    /// number of frames for which its page table should be sized.
+    /// Returns the maximum number of chunks for a budget of `limit` bytes, and the number of frames
+    /// for which to size the page table.
     pub(super) fn shape(limit: u64, fixed: u64, geometry: &ArenaGeometry) -> (u64, usize) {
         let frames = (limit / geometry.chunk_cost()) as usize * geometry.max_frames();
         let rest = limit
@@ -68,8 +68,8 @@ impl CacheBudget {
         ((rest / geometry.chunk_cost()).min(geometry.max_chunks()), frames)
     }
 
-    /// Returns the maximum number of chunks that the budget currently allows. Heap memory in excess
-    /// of the reserve reduces this number.
+    /// Returns how many chunks the budget allows at present. Heap memory in excess of the reserve
+    /// reduces this number.
     pub(super) fn chunks(&self, table_bytes: u64, geometry: &ArenaGeometry) -> u64 {
         let limit = self.limit();
         let heap = (self.private() + self.working()).max(Self::reserve(limit, geometry));
@@ -81,14 +81,14 @@ impl CacheBudget {
     }
 }
 
-/// The purpose for which a [`BudgetCharge`] is made.
+/// What the memory of a [`BudgetCharge`] is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChargePurpose {
     Private,
     Working,
 }
 
-/// A number of bytes that are charged to a budget until this value is dropped.
+/// Bytes that are charged to a budget until this value is dropped.
 #[derive(Debug)]
 pub(super) struct BudgetCharge {
     budget: Arc<CacheBudget>,
@@ -124,8 +124,8 @@ impl Drop for BudgetCharge {
     }
 }
 
-/// Memory of a cache's budget that is [reserved](super::NodeCache::try_reserve) for a reader until
-/// this value is dropped.
+/// Part of a cache's budget, [reserved](super::NodeCache::try_reserve) for a reader until this
+/// value is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     _charge: BudgetCharge,

@@ -1,4 +1,4 @@
-//! Consistency check of the cache. It examines the page table and all frames, and returns every
+//! Consistency check of the cache: examines the page table and all frames, and returns every
 //! violation of the cache's invariants.
 
 use super::frame::{FrameId, FrameState};
@@ -10,7 +10,7 @@ use std::fmt;
 /// A violated invariant of a node cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheViolation {
-    /// The name of the invariant in the module headers, for example `C3`.
+    /// The name of the invariant in the module headers, such as `C3`.
     pub invariant: &'static str,
     pub found: String,
 }
@@ -21,7 +21,7 @@ impl fmt::Display for CacheViolation {
     }
 }
 
-/// Where the check has found a frame.
+/// Where the check found a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FramePlacement {
     Free,
@@ -52,8 +52,8 @@ impl NodeCache {
 }
 
 impl NodeCacheInner {
-    /// Returns all frames of the chunks in use. For each frame, returns its class and whether its
-    /// chunk is being drained.
+    /// Returns all frames of the chunks in use, each with its class and whether its chunk is being
+    /// drained.
     fn cut_frames(&self) -> HashMap<FrameId, (usize, bool)> {
         let mut frames = HashMap::new();
         for (class, owner) in self.chunks.classes.iter().enumerate() {

@@ -1,11 +1,11 @@
 //! Chunks of the cache's memory: how they are assigned to size classes, divided into frames,
 //! drained, and moved between classes.
 //!
-//! When the budget allows another chunk, it is assigned to a size class and divided into frames. It
-//! is *drained* when the budget shrinks or when another class needs it more: it is removed from its
-//! class, its frames are removed from the free and retired lists, and its nodes are evicted. When
-//! every frame is free, which takes at least two epochs and longer if a frame is pinned, the chunk
-//! is assigned to the new class or its memory is returned to the system.
+//! When the budget allows another chunk, a size class gets it and divides it into frames. A chunk
+//! is *drained* when the budget shrinks or when another class needs the chunk more: its class loses
+//! it, its frames leave the free and retired lists, and its nodes are evicted. Once every frame is
+//! free, the chunk goes to its new class or its memory goes back to the system. This takes at least
+//! two epochs, and longer if a frame is pinned.
 //!
 //! Lock order: the chunks, the list of a class, a lane, a pool. No lock is held during device I/O.
 
@@ -18,24 +18,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 #[derive(Debug, Default)]
 pub(super) struct SizeClass {
-    /// The chunks of this class, over which the clock hand sweeps. The list is read-locked during a
-    /// sweep, so that no chunk can be removed meanwhile.
+    /// The chunks of this class, over which the clock hand sweeps. A sweep holds the read lock, so
+    /// that no chunk is removed meanwhile.
     pub(super) chunks: RwLock<Vec<u32>>,
-    /// Position of the clock hand, as the total number of frames over which it has passed.
+    /// Position of the clock hand, counted as the number of frames it has passed in total.
     pub(super) hand: AtomicU64,
-    /// Free frames that are not in the stock of any lane.
+    /// Free frames that are not in any lane's stock.
     pub(super) pool: Mutex<Vec<FrameId>>,
-    /// Demand for frames of this class: the number of revolutions of the clock hand, in
-    /// thousandths. It is halved periodically.
+    /// Demand for frames of this class, measured as revolutions of the clock hand, in thousandths.
+    /// Halved periodically.
     pressure: AtomicU64,
 }
 
-/// A chunk that was removed from its class and is being drained.
+/// A chunk that was taken from its class and is being drained.
 #[derive(Debug)]
 struct ChunkDrain {
     chunk: u32,
     class: usize,
-    /// The class to which the chunk will be assigned, or `None` if it leaves the cache because the
+    /// The class that will get the chunk, or `None` if the chunk leaves the cache because the
     /// budget shrinks.
     new_owner: Option<usize>,
 }
@@ -61,8 +61,8 @@ pub(super) struct ChunkAllocator {
     /// Number of chunks in use, including chunks that are being drained.
     assigned: AtomicU64,
     draining: AtomicUsize,
-    /// The value of the safe epoch when draining chunks were last examined. Unless it has advanced
-    /// since, examining them again would free few frames.
+    /// The safe epoch at which draining chunks were last examined. Examining them again before it
+    /// advances would free few frames.
     drains_checked_at: AtomicU64,
     /// Number of frames and list entries examined while choosing and removing chunks.
     walked: AtomicU64,
@@ -106,14 +106,13 @@ impl ChunkAllocator {
 }
 
 impl NodeCacheInner {
-    /// Returns the maximum number of chunks that the budget currently allows.
+    /// Returns how many chunks the budget allows at present.
     pub(super) fn allowed_chunks(&self) -> u64 {
         let bytes = self.budget.chunks(self.tables.bytes(), &self.geometry);
         bytes.min((self.arena.len() / self.geometry.chunk_bytes) as u64)
     }
 
-    /// Assigns a chunk to a class, if the budget allows another chunk. Returns whether a chunk was
-    /// assigned.
+    /// Gives the class another chunk if the budget allows it. Returns whether it did.
     pub(super) fn grow(&self, class: usize) -> bool {
         if self.chunks.assigned() >= self.allowed_chunks() {
             return false;
@@ -150,13 +149,13 @@ impl NodeCacheInner {
         );
         let owner = &self.chunks.classes[class];
         owner.chunks.write().push(chunk);
-        // The order is reversed, because frames are taken from the end of the pool and the lowest
-        // ones should be used first.
+        // Reversed because frames are taken from the end of the pool, and the lowest ones should be
+        // used first.
         owner.pool.lock().extend(ids.rev());
     }
 
-    /// Removes a chunk from its class and marks its frames as draining. The caller must then call
-    /// [`NodeCacheInner::forget_draining`], which removes the frames from the lists.
+    /// Takes a chunk from its class and marks its frames as draining. The caller must then remove
+    /// the frames from the lists by calling [`NodeCacheInner::forget_draining`].
     fn begin_drain(
         &self,
         owned: &mut ChunkAllocatorState,
@@ -189,9 +188,9 @@ impl NodeCacheInner {
             .store(owned.draining.len(), Ordering::Relaxed);
     }
 
-    /// Removes the frames of all draining chunks from the free and retired lists in one pass.
-    /// Entries in the queues of cold and demoted frames are left, because a thread that pops an
-    /// entry from these queues checks the frame anyway.
+    /// Removes the frames of all draining chunks from the free and retired lists in one pass. The
+    /// queues of cold and demoted frames keep their entries, because a thread that pops one checks
+    /// the frame anyway.
     fn forget_draining(&self, classes: &[bool; CLASSES]) {
         let mut walked = 0;
         for lane in &self.lanes {
@@ -212,8 +211,8 @@ impl NodeCacheInner {
         (0..geometry.cut(class).frames).map(move |slot| geometry.frame(chunk, slot))
     }
 
-    /// Continues draining, if any chunk is draining and the safe epoch has advanced since the last
-    /// call.
+    /// Continues draining if there are draining chunks and the safe epoch has advanced since the
+    /// last call.
     pub(super) fn drain_if_due(&self, guard: &EpochGuard) {
         if self.chunks.draining() > 0 {
             let safe = self.epochs.safe();
@@ -223,9 +222,9 @@ impl NodeCacheInner {
         }
     }
 
-    /// Advances draining as far as possible: evicts nodes, recycles retired frames whose epoch is
-    /// safe, and reassigns or returns the chunks in which all frames are free. Returns immediately
-    /// if another thread is doing this.
+    /// Drains chunks as far as possible: evicts nodes, recycles retired frames whose epoch is safe,
+    /// and reassigns or returns chunks in which all frames are free. Returns immediately if another
+    /// thread is already doing this.
     pub(super) fn continue_draining(&self, guard: &EpochGuard) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;
@@ -269,7 +268,8 @@ impl NodeCacheInner {
         owned.free.push(chunk);
     }
 
-    /// Evicts and recycles frames of a draining chunk. Returns whether all its frames are now free.
+    /// Evicts nodes and recycles frames of a draining chunk. Returns whether all its frames are now
+    /// free.
     fn drain_frames(&self, chunk: u32, class: usize, safe: u64, guard: &EpochGuard) -> bool {
         let mut evicted = Vec::new();
         let mut all_free = true;
@@ -292,8 +292,8 @@ impl NodeCacheInner {
         all_free
     }
 
-    /// Starts draining chunks until the rest are within the budget. Each chunk is the coldest of a
-    /// few candidates.
+    /// Starts draining chunks until the remaining ones fit the budget. Each is the coldest of a few
+    /// candidates.
     pub(super) fn shrink(&self) {
         if self.chunks.assigned() <= self.allowed_chunks() {
             return;
@@ -306,7 +306,7 @@ impl NodeCacheInner {
             .count() as u64;
         let staying = self.chunks.assigned().saturating_sub(leaving);
         let mut surplus = staying.saturating_sub(self.allowed_chunks());
-        // A chunk that was being moved to another class leaves the cache instead.
+        // A chunk that was moving to another class leaves the cache instead.
         let moving = owned
             .draining
             .iter_mut()
@@ -329,16 +329,16 @@ impl NodeCacheInner {
     }
 
     /// Examines the next `count` chunks and returns the coldest, as its class and its index in the
-    /// list of that class. Also returns the share of its frames that were used since the chunk was
-    /// last examined, in thousandths. As the clock hand does, this clears the reference bits.
+    /// list of that class. Also returns, in thousandths, the share of its frames that were used
+    /// since the chunk was last examined. Like the clock hand, this clears the reference bits.
     fn coldest(
         &self,
         owned: &mut ChunkAllocatorState,
         except: Option<usize>,
         count: usize,
     ) -> Option<((usize, usize), u64)> {
-        // The lists cannot change, because changing one requires the lock of `owned`, which this
-        // thread has.
+        // The lists cannot change, because that requires the lock of `owned`, which this thread
+        // holds.
         let lists = self.chunks.classes.iter().enumerate();
         let lists: Vec<_> = lists
             .filter(|(class, _)| Some(*class) != except)
@@ -372,13 +372,12 @@ impl NodeCacheInner {
         best
     }
 
-    /// Moves a chunk to this class if another class needs it less. It is called when the clock hand
-    /// of the class crosses a chunk boundary, or when the class has no chunk.
+    /// Moves a chunk to this class if another class needs it less. Called when the class's clock
+    /// hand crosses a chunk boundary, or when the class has no chunk.
     ///
     /// The aim is that nodes of all classes age at the same rate. During one revolution of this
     /// class's hand, as many chunks of other classes are examined as exist. A chunk is moved if few
-    /// of its frames were used recently and the hand of its class moves more slowly than the hand
-    /// of this class.
+    /// of its frames were used recently and its class's hand moves more slowly than this one.
     pub(super) fn balance(&self, class: usize) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;
@@ -419,7 +418,7 @@ impl NodeCacheInner {
     }
 }
 
-/// Number of candidates that are examined for each chunk to be removed from the cache.
+/// Number of candidates examined for each chunk that leaves the cache.
 const SEARCHED_TO_SHRINK: usize = 4;
-/// Maximum number of candidates that a single call of [`NodeCacheInner::balance`] examines.
+/// Maximum number of candidates that one call of [`NodeCacheInner::balance`] examines.
 const MAX_SEARCHED: usize = 16;

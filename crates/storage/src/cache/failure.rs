@@ -1,11 +1,11 @@
-//! Copies of read errors. An [`Error`] is not `Clone`, but each reader that waited for a failed
-//! read must get the error.
+//! Copies of read errors. An [`Error`] is not `Clone`, but every reader that waited for a failed
+//! read must get one.
 
 use crate::Error;
 use alluvium_device as device;
 use std::io;
 
-/// Returns a copy of the error of a read, with the same variant, location and message.
+/// Returns a copy of a read error, with the same variant, location and message.
 pub(super) fn copy(error: &Error) -> Error {
     match error {
         Error::Corrupt {
@@ -25,8 +25,8 @@ pub(super) fn copy(error: &Error) -> Error {
             access: *access,
             cause: cause.clone(),
         },
-        // A read returns no other error at present. For any other variant, the message at least is
-        // preserved.
+        // Reads return no other errors at present. For any other variant, preserve at least the
+        // message.
         other => Error::Device(device::Error::Io {
             operation: device::DeviceOperation::Read,
             file: String::new(),

@@ -1,10 +1,9 @@
-//! Blocking reads. A single node is read with a blocking call, and several nodes with one system
-//! call.
+//! Blocking reads: a single node is read with a blocking call, several nodes with one system call.
 //!
 //! A thread that needs a single node does not submit the read to a ring. It reads the node with a
-//! blocking call, and other threads that need the same node wait for this thread. With 16 threads
-//! on two processors, such a read costs 17 µs of processor time. Submission to a shared ring cost
-//! 26 µs, because of the wake-ups.
+//! blocking call, and other threads that need the same node wait for it. With 16 threads on two
+//! processors, such a read costs 17 µs of processor time. Submitting it to a shared ring cost 26 µs
+//! because of the wake-ups.
 
 use super::budget::{BudgetCharge, ChargePurpose};
 use super::frame::NodeKey;
@@ -18,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl NodeCacheInner {
-    /// Returns a reference to every node of `pointers`. Nodes that are not cached are read, and
-    /// this call waits for the reads.
+    /// Returns a reference to every node of `pointers`. Reads the nodes that are not cached, and
+    /// waits for these reads.
     pub(super) fn fetch<'g>(
         self: &'g Arc<Self>,
         pointers: &[NodePointer],
@@ -31,8 +30,8 @@ impl NodeCacheInner {
             return Ok(vec![self.fetch_one(pointer, guard, purpose, residence)?]);
         }
         let joined = self.read_together(pointers, guard, purpose, residence, NoFramePolicy::Private)?;
-        // All reads are finished before the first error is returned, so that no batch of this call
-        // remains unfinished.
+        // Finish all reads before returning the first error, so that no batch of this call is left
+        // unfinished.
         let homes: Vec<_> = joined
             .into_iter()
             .map(|joined| self.settled_result(joined, guard, residence))
@@ -49,8 +48,8 @@ impl NodeCacheInner {
     }
 
     /// Returns a reference to a node. If the node is neither cached nor being read by another
-    /// thread, this thread reads it with a blocking call, because submitting the read and waking up
-    /// would cost more than the read itself.
+    /// thread, reads it with a blocking call in this thread, because submitting the read and waking
+    /// up would cost more than the read itself.
     pub(super) fn fetch_one<'g>(
         self: &'g Arc<Self>,
         pointer: &NodePointer,
@@ -73,7 +72,7 @@ impl NodeCacheInner {
     }
 
     /// Looks up every node of `pointers` and reads those that are not cached. This thread performs
-    /// the last batch itself, which is usually the only one; earlier batches are submitted to the
+    /// the last batch itself, which is usually the only one, and submits earlier ones to the
     /// device.
     fn read_together(
         &self,
@@ -88,7 +87,7 @@ impl NodeCacheInner {
         })
     }
 
-    /// Reads the nodes that are not cached and waits for the reads, like [`NodeCacheInner::fetch`],
+    /// Like [`NodeCacheInner::fetch`], reads the nodes that are not cached and waits for the reads,
     /// but returns no references. A node for which no frame is available is skipped, and failed
     /// reads are ignored: a later lookup of such a node reads it again.
     pub(super) fn read_through(
@@ -106,8 +105,8 @@ impl NodeCacheInner {
         Ok(())
     }
 
-    /// Reads the nodes of a batch with blocking calls in this thread and publishes the results.
-    /// Other readers of these nodes wait for this thread.
+    /// Reads a batch of nodes with blocking calls in this thread and publishes the results. Other
+    /// readers of these nodes wait for this thread.
     fn read_in_this_thread(
         &self,
         mut issue: ReadBatchBuilder,
@@ -134,7 +133,7 @@ impl NodeCacheInner {
     }
 
     /// Converts the result of a read into a reference to the node. Returns `None` if the read was
-    /// abandoned, in which case the caller must look up the node again.
+    /// abandoned; the caller must then look up the node again.
     fn found<'g>(
         self: &'g Arc<Self>,
         pointer: &NodePointer,

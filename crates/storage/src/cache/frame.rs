@@ -1,7 +1,7 @@
 //! The header of a frame: the key of its node, its pin count and its CLOCK state. A header occupies
-//! one cache line. Besides this line, a hit accesses only the page table and the node.
+//! one cache line. Besides this line, a hit touches only the page table and the node.
 //!
-//! State transitions of a frame, and the owner of each transition:
+//! State transitions of a frame, and who makes each of them:
 //!
 //! ```text
 //!        take (lane lock)        publish                evict: whoever took its word
@@ -15,20 +15,20 @@ use super::arena::ZeroedAtomics;
 use crate::NodePointer;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Number of a frame. It encodes the chunk and the index of the frame's header in that chunk.
+/// Number of a frame, which encodes the chunk and the index of the frame's header in that chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct FrameId(pub(super) u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameState {
-    /// The frame is in a list of free frames, or it is free in a draining chunk.
+    /// The frame is in a list of free frames, or free in a draining chunk.
     Free,
-    /// The frame is owned by one read or insertion, which writes a node to it.
+    /// The frame is owned by one read or insertion, which is writing a node to it.
     Filling,
-    /// The frame contains a node. It is in the page table, or was removed from it but is not
-    /// retired yet.
+    /// The frame contains a node. It is in the page table, or has just been removed and will be
+    /// retired.
     Resident,
-    /// The frame was removed from the page table, but readers with guards may still access it.
+    /// The frame was removed from the page table, but readers that hold guards may still access it.
     Retired,
 }
 
@@ -36,36 +36,36 @@ pub(super) enum FrameState {
 const REFERENCED: u32 = 1;
 /// No other reader has used the node since it was loaded.
 const COLD: u32 = 2;
-/// The node was read ahead: the next use is expected to be by the reader that requested it.
+/// The node was read ahead, so its next use is expected to be by the reader that requested it.
 const AWAITED: u32 = 4;
 /// The node was loaded by a pass-through read.
 const PASSING: u32 = 8;
-/// The node will soon be dead, so uses of the node do not prevent its eviction.
+/// The node will soon be dead, so using it does not prevent its eviction.
 const DEMOTED: u32 = 16;
-/// The frame's chunk is being drained, so the frame must not be added to a list of frames.
+/// The frame's chunk is being drained, so the frame must not go into any list of frames.
 const DRAINING: u32 = 1 << 8;
 const _: () = assert!(
     REFERENCED | COLD | AWAITED | PASSING | DEMOTED == 31,
     "each mark has a bit of its own"
 );
 
-/// Initial CLOCK state of a node, according to how the node is expected to be used.
+/// Initial CLOCK state of a node, which depends on its expected use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InitialHeat {
-    /// The node is treated as hot, either because it was missed again soon after its eviction or
-    /// because it was inserted after being written.
+    /// The node counts as hot, because it was missed again soon after its eviction or was inserted
+    /// after being written.
     Proven,
-    /// The node has been used only by the reader that requested it, or was offered to the cache
+    /// Only the reader that requested the node has used it, or the node was offered to the cache
     /// after being written.
     Trial,
-    /// The node was read ahead, and the reader that requested it has not used it yet.
+    /// The node was read ahead, and the reader that requested it has yet to use it.
     Awaited,
     /// The node is expected to be used only once.
     Passing,
 }
 
-/// Identity of a node: all fields of its pointer. The checksum is included, so that a node has a
-/// different key from an abandoned node that it overwrites within the same generation.
+/// Identity of a node: all fields of its pointer. They include the checksum, so that a node differs
+/// from an abandoned node that it overwrites in the same generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeKey([u64; 4]);
 
@@ -79,8 +79,8 @@ impl NodeKey {
         NodeKey([pointer.offset, pointer.birth, pointer.checksum, rest])
     }
 
-    /// Returns a hash of the key. The high bits select the bucket of the page table, and the low
-    /// bits are the tag.
+    /// Returns a hash of the key. Its high bits select the page table bucket, and its low bits are
+    /// the tag.
     #[inline]
     pub(super) fn hash(&self) -> u64 {
         let [offset, birth, checksum, rest] = self.0;
@@ -94,23 +94,23 @@ impl NodeKey {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct FrameHeader {
-    /// Key of the node. It is written only while the frame is in state [`FrameState::Filling`], so
-    /// it does not change for a reader that found the frame under a guard.
+    /// Key of the node. It is written only in state [`FrameState::Filling`], so it stays the same
+    /// for a reader that found the frame under a guard.
     key: [AtomicU64; 4],
     /// The epoch at which the frame was retired.
     retired: AtomicU64,
     state: AtomicU32,
-    /// Number of `FrameRef`s to this frame. The frame is not reused unless this is 0.
+    /// Number of `FrameRef`s to this frame. The frame is not reused until this is 0.
     pins: AtomicU32,
-    /// The CLOCK state: [`REFERENCED`], [`DEMOTED`], 0, or [`COLD`], which may be combined with
-    /// [`AWAITED`] or [`PASSING`].
+    /// The CLOCK state: [`REFERENCED`], [`DEMOTED`], 0, or [`COLD`] alone or with [`AWAITED`] or
+    /// [`PASSING`].
     heat: AtomicU32,
     /// The size class of the frame, combined with the [`DRAINING`] bit.
     class: AtomicU32,
 }
 
-// SAFETY: every field is an atomic integer, for which zero is a valid value. A zeroed header
-// describes a free frame of class 0.
+// SAFETY: every field is an atomic integer, for which zero is valid. A zeroed header describes a
+// free frame of class 0.
 unsafe impl ZeroedAtomics for FrameHeader {}
 
 #[cfg(not(alluvium_model_check))]
@@ -118,13 +118,13 @@ const _: () = assert!(size_of::<FrameHeader>() == 64);
 
 impl FrameHeader {
     /// Initialises the header of a free frame when its chunk is divided into frames. The caller
-    /// must own the chunk exclusively.
+    /// must have exclusive access to the chunk.
     pub(super) fn cut(&self, class: usize) {
         assert!((class as u32) < DRAINING, "class {class} would be read as a mark");
         self.retired.store(0, Ordering::Relaxed);
         self.heat.store(0, Ordering::Relaxed);
-        // This memory may have been part of a node of the chunk's previous size class, so the pin
-        // count must be cleared.
+        // This memory may have belonged to a node of the chunk's previous size class, so clear the
+        // pin count.
         self.pins.store(0, Ordering::Relaxed);
         self.class.store(class as u32, Ordering::Relaxed);
         self.state.store(FrameState::Free as u32, Ordering::Release);
@@ -157,19 +157,19 @@ impl FrameHeader {
         self.state.store(to as u32, Ordering::Release);
     }
 
-    /// Changes a free frame to `Filling`, for a read or an insertion. The caller must have removed
+    /// Changes a free frame to `Filling` for a read or an insertion. The caller must have removed
     /// the frame from its list.
     pub(super) fn take(&self) {
         self.step(FrameState::Free, FrameState::Filling);
     }
 
-    /// Changes a frame from `Filling` back to `Free`, if it was never published.
+    /// Changes a frame that was never published from `Filling` back to `Free`.
     pub(super) fn give_back(&self) {
         self.step(FrameState::Filling, FrameState::Free);
     }
 
-    /// Stores the key of the node and changes the frame to `Resident`. The node must already be
-    /// written. The caller must then add the frame to the page table.
+    /// Stores the key of a node that is already written, and changes the frame to `Resident`. The
+    /// caller must then add the frame to the page table.
     pub(super) fn publish(&self, key: &NodeKey, manner: InitialHeat) {
         for (word, value) in self.key.iter().zip(key.0) {
             word.store(value, Ordering::Relaxed);
@@ -184,8 +184,8 @@ impl FrameHeader {
         self.step(FrameState::Filling, FrameState::Resident);
     }
 
-    /// Changes the frame to `Retired` at `epoch`. The caller must just have removed the frame's
-    /// word from the page table.
+    /// Changes the frame to `Retired` at `epoch`. The caller must just have removed the frame from
+    /// the page table.
     pub(super) fn retire(&self, epoch: u64) {
         self.retired.store(epoch, Ordering::Relaxed);
         self.step(FrameState::Resident, FrameState::Retired);
@@ -201,7 +201,7 @@ impl FrameHeader {
     }
 
     /// Frees a retired frame unless it is pinned, and returns whether it was freed. The epoch at
-    /// which the frame was retired must be safe, so that no reader can newly pin the frame.
+    /// which it was retired must be safe, so that no reader can still pin the frame.
     pub(super) fn recycle(&self) -> bool {
         // Acquire ordering: reads through the last `FrameRef` happen before the frame is reused.
         if self.pins.load(Ordering::Acquire) != 0 {
@@ -211,8 +211,8 @@ impl FrameHeader {
         true
     }
 
-    /// Returns the key of the node. The caller must have seen that the frame is resident, under a
-    /// guard that still lives.
+    /// Returns the key of the node. The caller must have found the frame resident under a guard
+    /// that still lives.
     pub(super) fn key(&self) -> NodeKey {
         NodeKey(std::array::from_fn(|i| self.key[i].load(Ordering::Relaxed)))
     }
@@ -221,16 +221,16 @@ impl FrameHeader {
     /// frame under a guard that still lives.
     #[inline]
     pub(super) fn holds(&self, key: &NodeKey) -> bool {
-        // The four words are compared without branches. They share a cache line, so that a branch
-        // after each word would cost more.
+        // Compare the four words without branches. They share a cache line, so a branch after each
+        // word would cost more than it saves.
         let differ = self.key.iter().zip(key.0).fold(0, |differ, (word, value)| {
             differ | (word.load(Ordering::Relaxed) ^ value)
         });
         differ == 0
     }
 
-    /// Marks the node as used. The header of a hot node is only read, because the bit is tested
-    /// before it is set.
+    /// Marks the node as used. Testing the bit before setting it ensures that the header of a hot
+    /// node is only read.
     #[inline]
     pub(super) fn touch(&self) {
         let heat = self.heat.load(Ordering::Relaxed);
@@ -272,14 +272,14 @@ impl FrameHeader {
         self.heat.load(Ordering::Relaxed) == DEMOTED
     }
 
-    /// Clears all CLOCK bits of a cold frame, so that the clock hand treats it like any other
+    /// Clears all CLOCK bits of a cold frame, after which the clock hand treats it like any other
     /// frame.
     pub(super) fn clear_cold(&self) {
         self.heat.store(0, Ordering::Relaxed);
     }
 
     /// Increments the pin count, and returns whether the frame was unpinned before. The caller must
-    /// already have a reference, or a guard under which it found the frame.
+    /// already hold a reference, or a guard under which it found the frame.
     pub(super) fn pin(&self) -> bool {
         let before = self.pins.fetch_add(1, Ordering::Relaxed);
         assert!(

@@ -1,22 +1,21 @@
-//! Allocates frames. Free frames come from the stock of the thread's lane, the pool of the size
-//! class, a new chunk, or the CLOCK hand. The hand works as in SplinterDB: each thread that needs
-//! frames reserves the next 64 for itself (Conway 2023, §3.4).
+//! Allocates frames. A free frame comes from the stock of the thread's lane, the pool of the size
+//! class, a new chunk, or the CLOCK hand. As in SplinterDB, each thread that needs frames reserves
+//! the next 64 under the hand for itself (Conway 2023, §3.4).
 //!
-//! A node that was read is cold at first. When cold nodes occupy more than an eighth of the frames,
-//! they are evicted in FIFO order, without waiting for the CLOCK hand, unless they were used again.
-//! If a node is missed again soon after such an eviction, it is treated as hot immediately
-//! (S3-FIFO: Yang et al., SOSP 2023). Leaves that are read only once therefore do not evict index
-//! nodes and maplets, even if these are used somewhat less than once per revolution of the hand.
+//! A node that was just read is cold. When cold nodes occupy more than an eighth of the frames,
+//! those that were not used again are evicted in FIFO order, ahead of the CLOCK hand. If a node is
+//! missed again soon after such an eviction, it counts as hot at once (S3-FIFO: Yang et al., SOSP
+//! 2023). Leaves that are read only once therefore do not evict index nodes and maplets, even if
+//! these are used somewhat less than once per revolution of the hand.
 //!
-//! Demoted frames are evicted before all others. Nodes that a compaction has replaced are dead, and
-//! without this the hand would evict them only after a whole revolution.
+//! Demoted frames are evicted before all others. Nodes that a compaction has replaced are dead, but
+//! the hand would evict them only after a whole revolution.
 //!
-//! An evicted frame can be reused only two epochs later, and the thread that evicts it is pinned
-//! itself. A thread therefore evicts *ahead*: it keeps a stock of free and retired frames that is
-//! sufficient while epochs pass. The stock may run out because of long-lived guards or of many
-//! misses under one guard. In that case, the read uses private memory, the target size of the stock
-//! is doubled, and completed reads are finished, because each unfinished read prevents the epoch
-//! from advancing.
+//! An evicted frame can be reused only two epochs later, and the evicting thread itself holds a
+//! guard. A thread therefore evicts *ahead*: it keeps a stock of free and retired frames large
+//! enough to last while epochs pass. Long-lived guards or many misses under one guard may exhaust
+//! the stock. In that case, the read uses private memory, the target size of the stock doubles, and
+//! completed reads are finished, because each unfinished read prevents the epoch from advancing.
 
 use super::frame::{FrameId, FrameState};
 use super::{CacheRetention, NodeCacheInner};
@@ -29,12 +28,12 @@ const HAND: usize = 64;
 /// The stock of a lane has at most 1/`AHEAD_FRACTION` of the frames of a class.
 /// Tuning: `16` since 2026-11-21.
 const AHEAD_FRACTION: usize = 16;
-/// Maximum number of times that a single call advances the CLOCK hand if all frames are in use. The
-/// reference bits of these frames are then cleared, so the next sweep can evict them.
+/// Maximum number of times a single call advances the CLOCK hand if all frames are in use. By then
+/// the reference bits of these frames are cleared, so the next sweep can evict them.
 /// Tuning: `16` since 2026-11-21.
 const MAX_HANDS: usize = 16;
 const _: () = assert!(HAND > 0 && AHEAD_FRACTION > 1 && MAX_HANDS > 0);
-/// Cold nodes may occupy 1/`COLD_FRACTION` of all frames before they are evicted.
+/// Cold nodes may occupy up to 1/`COLD_FRACTION` of all frames before they are evicted.
 /// Tuning: `8` since 2026-11-21; S3-FIFO (Yang et al., SOSP 2023) uses a tenth; with the
 /// probationary queue, reads of YCSB C fell from 1.39 to 1.05.
 const COLD_FRACTION: usize = 8;
@@ -78,8 +77,8 @@ impl NodeCacheInner {
             .or_else(|| self.steal(class, lane));
         if frame.is_none() {
             self.lanes[lane].lock().raise_target(class, least, most);
-            // The readers of these reads may not return for a long time: a scan over many runs can
-            // remain in one of them.
+            // The readers of these reads may be away for a long time: a scan over many runs can
+            // stay in one of them.
             self.settle_all(guard);
         }
         frame
@@ -91,7 +90,7 @@ impl NodeCacheInner {
         (least, frames / AHEAD_FRACTION)
     }
 
-    /// Returns a frame that was allocated but not published.
+    /// Returns a frame that was allocated but not published to its lane's stock.
     pub(super) fn return_frame(&self, frame: FrameId, guard: &EpochGuard) {
         let mut lane = self.lanes[self.lane_of(guard)].lock();
         debug_assert_eq!(self.header(frame).pins(), 0, "no reader has seen it");
@@ -99,8 +98,7 @@ impl NodeCacheInner {
         lane.put(frame, self.headers());
     }
 
-    /// Takes a free frame from the stock of another lane, or returns `None` if no other lane has
-    /// one.
+    /// Takes a free frame from the stock of another lane, or returns `None` if there is none.
     fn steal(&self, class: usize, own: usize) -> Option<FrameId> {
         let safe = self.epochs.safe();
         let lanes = self.lanes.len();
@@ -111,7 +109,7 @@ impl NodeCacheInner {
         })
     }
 
-    /// Refills the stock of a lane, from the pool of the class, from a new chunk, or by evicting
+    /// Refills the stock of a lane from the pool of the class, from a new chunk, or by evicting
     /// nodes.
     fn restock(&self, class: usize, lane: usize, guard: &EpochGuard, residence: CacheRetention) {
         loop {
@@ -137,9 +135,8 @@ impl NodeCacheInner {
         self.evict_ahead(class, lane, guard, residence);
     }
 
-    /// Evicts nodes, so that the stock of a lane reaches its target size when epochs have passed.
-    /// Nothing is evicted if enough frames already wait for the epoch to advance, because more of
-    /// them would not help.
+    /// Evicts nodes so that a lane's stock will reach its target size once epochs have passed. If
+    /// enough frames already wait for the epoch to advance, evicting more would not help.
     fn evict_ahead(&self, class: usize, lane: usize, guard: &EpochGuard, residence: CacheRetention) {
         let (least, most) = self.stock_bounds(class);
         let wanted = {
@@ -171,8 +168,8 @@ impl NodeCacheInner {
         self.epochs.try_advance();
     }
 
-    /// Returns whether hot frames may be evicted by the CLOCK hand. Pass-through reads may not do
-    /// so when they already occupy their share of frames.
+    /// Returns whether the CLOCK hand may evict hot frames. It may not do so for pass-through reads
+    /// that already occupy their share of frames.
     fn may_sweep(&self, class: usize, lane: usize, residence: CacheRetention) -> bool {
         if residence == CacheRetention::Keep {
             return true;
@@ -203,8 +200,7 @@ impl NodeCacheInner {
                 return;
             };
             let header = self.header(frame);
-            // In the meantime, the frame may have been evicted in another way and may contain a
-            // different node.
+            // By now the frame may have been evicted in another way and hold a different node.
             if header.is_demoted() && self.unmap(frame, guard) {
                 gained += usize::from(header.class() == class);
                 evicted.push(frame);
@@ -212,7 +208,7 @@ impl NodeCacheInner {
         }
     }
 
-    /// Evicts cold nodes, oldest first, except for the newest `spare` ones.
+    /// Evicts cold nodes, oldest first, but spares the newest `spare` ones.
     fn evict_cold(
         &self,
         class: usize,
@@ -239,8 +235,8 @@ impl NodeCacheInner {
                 continue;
             }
             if header.class() != class && !header.is_passing() {
-                // Evicting this node would free no frame of the wanted class, and other readers may
-                // still use it.
+                // Evicting this node would not free a frame of the wanted class, and other readers
+                // may still use the node.
                 self.push_cold(frame);
                 continue;
             }
@@ -255,7 +251,7 @@ impl NodeCacheInner {
         }
     }
 
-    /// Returns the number of frames that cold nodes may occupy before they are evicted.
+    /// Returns how many frames cold nodes may occupy before they are evicted.
     fn cold_share(&self) -> usize {
         (self.chunks.assigned() as usize * self.geometry.max_frames() / COLD_FRACTION).max(2)
     }
@@ -264,25 +260,25 @@ impl NodeCacheInner {
     pub(super) fn push_cold(&self, frame: FrameId) {
         let mut cold = self.cold.lock();
         if cold.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
-            // Most entries are stale, because their frames have since been used or evicted. If the
+            // Most entries are stale, because their frames have been used or evicted since. If the
             // frame of a dropped entry is still cold, the CLOCK hand will evict it.
             cold.pop_front();
         }
         cold.push_back(frame);
     }
 
-    /// Adds a frame to the queue of frames that are evicted first.
+    /// Adds a frame to the queue of frames to evict first.
     pub(super) fn push_demoted(&self, frame: FrameId) {
         let mut marked = self.demoted.lock();
         if marked.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
-            // As in the queue of cold frames, most entries are stale.
+            // Most entries are stale, as in the queue of cold frames.
             marked.pop_front();
         }
         marked.push_back(frame);
     }
 
     /// Advances the CLOCK hand of a class over some frames, and evicts those that were not used
-    /// since the hand last passed.
+    /// since the hand last passed them.
     fn sweep(&self, class: usize, guard: &EpochGuard, wanted: usize, evicted: &mut Vec<FrameId>) {
         let owner = &self.chunks.classes[class];
         let per_chunk = self.geometry.cut(class).frames as u64;
@@ -301,8 +297,8 @@ impl NodeCacheInner {
                         continue;
                     }
                     if header.is_cold() {
-                        // The node has not reached the front of the cold queue yet. If it is not
-                        // used again, the hand evicts it in its next revolution.
+                        // The node has not reached the front of the cold queue yet. Unless it is
+                        // used again, the hand evicts it in the next revolution.
                         header.clear_cold();
                     } else if !header.cool() && self.unmap(frame, guard) {
                         evicted.push(frame);
@@ -318,15 +314,15 @@ impl NodeCacheInner {
         }
     }
 
-    /// Removes the word of a frame from the page table. Returns whether this call removed it, in
-    /// which case the caller must retire the frame. The guard must have been created before the
-    /// frame was seen to be resident, so that the key of the frame cannot change.
+    /// Removes a frame from the page table. If this call removed it, returns true, and the caller
+    /// must retire the frame. The guard must predate the observation that the frame is resident, so
+    /// that the frame's key cannot change.
     pub(super) fn unmap(&self, frame: FrameId, guard: &EpochGuard) -> bool {
         let header = self.header(frame);
         header.state() == FrameState::Resident && self.tables.remove(header.key().hash(), frame, guard)
     }
 
-    /// Retires frames whose words the caller has removed from the page table.
+    /// Retires frames that the caller has removed from the page table.
     pub(super) fn retire(&self, frames: &[FrameId], guard: &EpochGuard) {
         if frames.is_empty() {
             return;

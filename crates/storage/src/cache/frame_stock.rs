@@ -1,5 +1,4 @@
-//! The stock of frames of a lane: free frames, and retired frames that wait for the epoch to
-//! advance.
+//! A lane's stock of frames: free frames, and retired frames that wait for the epoch to advance.
 
 use super::arena::FrameArena;
 use super::frame::{FrameHeader, FrameId, FrameState};
@@ -7,22 +6,22 @@ use super::geometry::{ArenaGeometry, CLASSES};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Number of pinned retired frames that are examined again at a time.
+/// Number of pinned retired frames to re-examine at a time.
 const PINNED_LOOKED_AT: usize = 4;
 
-/// The frames of one lane. A lane belongs to the threads whose epoch slot maps to it. Other threads
+/// The frames of one lane. A lane belongs to the threads whose epoch slots map to it. Other threads
 /// take frames from it only as a last resort.
 #[derive(Debug)]
 pub(super) struct FrameStock {
     free: [Vec<FrameId>; CLASSES],
-    /// Retired frames with the epoch at which they were retired, oldest first.
+    /// Retired frames and the epochs at which they were retired, oldest first.
     limbo: VecDeque<(u64, FrameId)>,
-    /// Number of frames in `limbo`, for each class.
+    /// Number of frames in `limbo` for each class.
     waiting: [usize; CLASSES],
-    /// Retired frames whose epoch is safe, but which a `FrameRef` still pins.
+    /// Retired frames whose epoch is safe, but which are still pinned by a `FrameRef`.
     pinned: VecDeque<FrameId>,
     /// Target number of free and retired frames for each class, so that frames are available while
-    /// epochs pass. The target is doubled when the stock runs out, and is reduced slowly.
+    /// epochs pass. The target doubles when the stock runs out, and shrinks slowly otherwise.
     ahead: [usize; CLASSES],
 }
 
@@ -51,7 +50,7 @@ impl FrameStock {
         }
     }
 
-    /// Takes a free frame of a class out of the stock, or returns `None` if there is none.
+    /// Takes a free frame of a class from the stock, or returns `None` if there is none.
     pub(super) fn take(&mut self, class: usize, headers: FrameHeaders<'_>) -> Option<FrameId> {
         let frame = self.free[class].pop()?;
         let header = headers.of(frame);
@@ -80,7 +79,7 @@ impl FrameStock {
         }
     }
 
-    /// Frees the retired frames that were retired at an epoch below `safe` and are not pinned.
+    /// Frees the unpinned frames that were retired at an epoch below `safe`.
     pub(super) fn recycle(&mut self, safe: u64, headers: FrameHeaders<'_>) {
         for _ in 0..self.pinned.len().min(PINNED_LOOKED_AT) {
             let Some(frame) = self.pinned.pop_front() else {
@@ -108,7 +107,7 @@ impl FrameStock {
         }
     }
 
-    /// Returns the number of frames of a class that are free, or will be free when the epoch has
+    /// Returns the number of frames of a class that are free, or will be free once the epoch has
     /// advanced.
     pub(super) fn stock(&self, class: usize) -> usize {
         self.free[class].len() + self.waiting[class]
@@ -119,12 +118,12 @@ impl FrameStock {
         self.waiting[class]
     }
 
-    /// Returns the target number of frames of a class, limited to the range from `least` to `most`.
+    /// Returns the target number of frames of a class, clamped to the range from `least` to `most`.
     pub(super) fn target_stock(&self, class: usize, least: usize, most: usize) -> usize {
         self.ahead[class].clamp(least, most.max(least))
     }
 
-    /// Doubles the target number of frames of a class, because its stock has run out.
+    /// Doubles the target number of frames of a class whose stock has run out.
     pub(super) fn raise_target(&mut self, class: usize, least: usize, most: usize) {
         self.ahead[class] = (self.target_stock(class, least, most) * 2).min(most.max(least));
     }
@@ -135,7 +134,7 @@ impl FrameStock {
     }
 
     /// Removes every frame whose chunk is being drained from all lists. Returns the number of
-    /// entries that were examined.
+    /// entries examined.
     pub(super) fn forget_draining(&mut self, headers: FrameHeaders<'_>) -> usize {
         let stays = |frame: FrameId| !headers.of(frame).is_draining();
         debug_assert!(self.waiting.iter().sum::<usize>() == self.limbo.len());
@@ -154,7 +153,7 @@ impl FrameStock {
         walked
     }
 
-    /// Returns all frames in the stock: first the free ones, then the retired ones.
+    /// Returns all free frames of the stock, and all retired ones.
     pub(super) fn frames(&self) -> (Vec<FrameId>, Vec<FrameId>) {
         let free = self.free.iter().flatten().copied().collect();
         let retired = self

@@ -1,5 +1,5 @@
-//! Layout of the arena. It is divided into chunks of equal size. Each chunk starts with a table of
-//! frame headers, which is followed by frames of a single size class. This module is pure
+//! Layout of the arena. The arena is divided into chunks of equal size. Each chunk starts with a
+//! table of frame headers, followed by frames of a single size class. This module is pure
 //! arithmetic.
 //!
 //! ```text
@@ -7,9 +7,8 @@
 //! frame  = as many pages as its class says: class c holds nodes of c + 1 pages
 //! ```
 //!
-//! Frame headers are stored in the chunk whose frames they describe. They are therefore returned to
-//! the system together with the chunk, one huge page covers both, and the frame number is
-//! sufficient to find the header.
+//! Each chunk stores the headers of its own frames. The headers therefore go back to the system
+//! with the chunk, one huge page covers both, and the frame number is enough to find the header.
 
 use super::arena::HUGE_PAGE;
 use super::frame::{FrameHeader, FrameId};
@@ -17,17 +16,17 @@ use crate::PageSize;
 use crate::node::MAX_PAGES;
 use alluvium_device::BUFFER_ALIGNMENT;
 
-/// Number of size classes. There is one for each possible number of pages in a node.
+/// Number of size classes, one for each possible number of pages in a node.
 pub(super) const CLASSES: usize = MAX_PAGES as usize;
-/// Maximum number of pages in a chunk. With pages of 4 KiB, a chunk has the size of a huge page.
+/// Maximum number of pages in a chunk. With pages of 4 KiB, such a chunk fills a huge page.
 const MAX_CHUNK_PAGES: usize = 512;
-/// Minimum number of pages in a chunk. A node of the largest class must fit into a chunk after the
-/// headers.
+/// Minimum number of pages in a chunk. A chunk must hold its headers and a node of the largest
+/// class.
 const MIN_CHUNK_PAGES: usize = 32;
-/// Number of chunks that a cache should have at least, so that every size class can get some.
+/// Minimum number of chunks that a cache should have, so that every size class can get some.
 const WANTED_CHUNKS: u64 = 32;
-/// Memory in bytes that a frame needs outside its chunk, for entries in the lists of free, retired,
-/// cold and demoted frames.
+/// Memory in bytes that a frame needs outside its chunk, for its entries in the lists of free,
+/// retired, cold and demoted frames.
 const LIST_BYTES_PER_FRAME: usize = 28;
 
 const _: () = assert!(MIN_CHUNK_PAGES > MAX_PAGES as usize && MAX_CHUNK_PAGES * 4096 == HUGE_PAGE);
@@ -42,7 +41,7 @@ pub(super) struct ChunkLayout {
     pub(super) header_bytes: usize,
 }
 
-/// Layout of the arena of one cache.
+/// Layout of a cache's arena.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArenaGeometry {
     pub(super) chunk_bytes: usize,
@@ -85,12 +84,12 @@ impl ArenaGeometry {
         self.cuts[class]
     }
 
-    /// Returns the maximum number of frames in a chunk, which is that of the smallest class.
+    /// Returns the maximum number of frames in a chunk, which is the number for the smallest class.
     pub(super) fn max_frames(&self) -> usize {
         self.cuts[0].frames
     }
 
-    /// Returns the memory that a chunk needs in bytes, including the list entries of its frames.
+    /// Returns the memory in bytes that a chunk needs, including the list entries of its frames.
     pub(super) fn chunk_cost(&self) -> u64 {
         (self.chunk_bytes + self.max_frames() * LIST_BYTES_PER_FRAME) as u64
     }
@@ -112,19 +111,19 @@ impl ArenaGeometry {
         (frame.0 & ((1 << self.slot_bits) - 1)) as usize
     }
 
-    /// Returns the offset of a chunk in the arena, in bytes.
+    /// Returns the offset of a chunk in the arena in bytes.
     #[inline]
     pub(super) fn chunk_at(&self, chunk: u32) -> usize {
         chunk as usize * self.chunk_bytes
     }
 
-    /// Returns the offset of a frame's header in the arena, in bytes.
+    /// Returns the offset of a frame's header in the arena in bytes.
     #[inline]
     pub(super) fn header_at(&self, frame: FrameId) -> usize {
         self.chunk_at(self.chunk_of(frame)) + self.slot_of(frame) * size_of::<FrameHeader>()
     }
 
-    /// Returns the offset in the arena at which the node of a frame of this class begins, in bytes.
+    /// Returns the offset in bytes at which the node of a frame of this class begins in the arena.
     #[inline]
     pub(super) fn data_at(&self, frame: FrameId, class: usize) -> usize {
         debug_assert!(self.slot_of(frame) < self.cuts[class].frames, "{frame:?}");
@@ -132,7 +131,7 @@ impl ArenaGeometry {
         self.chunk_at(self.chunk_of(frame)) + cut.header_bytes + self.slot_of(frame) * cut.frame_bytes
     }
 
-    /// Returns the maximum number of chunks that frame numbers can represent.
+    /// Returns the maximum number of chunks that frame numbers can address.
     pub(super) fn max_chunks(&self) -> u64 {
         1 << (u32::BITS - self.slot_bits)
     }

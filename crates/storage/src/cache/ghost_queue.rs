@@ -1,13 +1,13 @@
 //! Ghost entries, which remember nodes that were evicted recently after a single use. If such a
 //! node is missed again soon, it is hotter than it seemed.
 //!
-//! The entries are a table of tags with one word each, indexed by hash. The tag of a newer node
-//! replaces that of an older one in the same slot, so a node may be forgotten. A false match is
-//! possible but rare.
+//! The entries form a table of one-word tags, indexed by hash. The tag of a newer node replaces an
+//! older one in the same slot, so a node may be forgotten early. False matches are possible but
+//! rare.
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// The ghost entries of a cache. There are about as many entries as the cache has frames.
+/// The ghost entries of a cache, about as many as the cache has frames.
 #[derive(Debug)]
 pub(super) struct GhostQueue {
     tags: Box<[AtomicU32]>,
@@ -33,7 +33,7 @@ impl GhostQueue {
         (self.tags.len() * size_of::<AtomicU32>()) as u64
     }
 
-    /// Returns the entry for a hash, and the tag of the hash, which is never zero.
+    /// Returns the table entry for a hash, and the tag of the hash, which is never zero.
     fn place(&self, hash: u64) -> (&AtomicU32, u32) {
         debug_assert!(
             self.tags.len().is_power_of_two(),
@@ -49,7 +49,7 @@ impl GhostQueue {
         place.store(tag, Ordering::Relaxed);
     }
 
-    /// Returns whether a node was evicted recently, and removes its entry.
+    /// Returns whether a node was evicted recently, and forgets it.
     pub(super) fn recall(&self, hash: u64) -> bool {
         let (place, tag) = self.place(hash);
         let known = place.load(Ordering::Relaxed) == tag;

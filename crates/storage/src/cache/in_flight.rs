@@ -1,4 +1,4 @@
-//! A table of the nodes that are being read, indexed by the hash of the node.
+//! The in-flight table, which lists the nodes that are being read.
 
 use super::frame::NodeKey;
 use super::read::BatchRead;
@@ -18,7 +18,7 @@ pub(super) struct InFlightNode {
     pub(super) index: usize,
 }
 
-/// All nodes that are being read, in shards by the hash of the node.
+/// All nodes that are being read, sharded by node hash.
 #[derive(Debug)]
 pub(super) struct InFlightTable {
     shards: Box<[CachePadded<Mutex<Vec<InFlightNode>>>]>,
@@ -40,12 +40,12 @@ impl InFlightTable {
         self.shards[(hash >> 32) as usize % SHARDS].lock()
     }
 
-    /// Returns every batch that is in flight.
+    /// Returns every batch in flight.
     pub(super) fn readings(&self) -> Vec<Arc<BatchRead>> {
         let mut readings = Vec::new();
         for shard in &self.shards {
-            // The nodes of a batch are distributed over many shards, but its first node is in only
-            // one, so each batch is returned once.
+            // The nodes of a batch are spread over many shards, but its first node is in only one,
+            // so each batch is returned once.
             let shard = shard.lock();
             let first = shard.iter().filter(|flight| flight.index == 0);
             readings.extend(first.map(|flight| Arc::clone(&flight.reading)));

@@ -1,46 +1,45 @@
-//! Block cache for immutable nodes. The cache is read-only: it never writes a node back to a
-//! device.
+//! Block cache for immutable nodes. The cache never writes a node back to a device.
 //!
-//! *Scope*: the mapping from nodes to frames, the references to a frame, the recency of use of each
-//! node, and the memory accounting.
+//! *Scope*: the mapping from nodes to frames, references to frames, the recency of use of each
+//! node, and memory accounting.
 //!
-//! *Must not depend on*: the contents of a node, when it dies, which thread of the store calls.
+//! *Must not depend on*: the contents of a node, when a node dies, which thread of the store calls.
 //!
 //! A lookup hashes the node pointer, and then reads one cache line of the page table and one frame
 //! header. A hit takes no lock and writes to no shared memory: the CLOCK bit is tested before it is
 //! set, and hits are counted per thread. The resulting [`NodeRef`] is valid while the epoch guard
 //! lives, because a frame is reused only two epochs after its removal from the page table. The
 //! design is SplinterDB's user-level clock cache (Conway 2023, §3.4) with three changes: epochs
-//! replace the reader counter of each frame, nodes have several sizes, and all readers that miss a
-//! node share one read.
+//! replace per-frame reader counts, nodes have several sizes, and all readers that miss a node
+//! share one read.
 //!
 //! Invariants:
 //!
-//! - **C1** From its publication until it is recycled, a frame contains one node, whose bytes do
-//!   not change.
+//! - **C1** From publication until recycling, a frame contains one node, whose bytes do not change.
 //! - **C2** A frame is recycled only if it was removed from the page table at an epoch below
 //!   [`Epochs::safe`] and no [`FrameRef`] pins it.
 //! - **C3** Once a chunk is divided into frames, each frame is in exactly one place: a list of free
-//!   frames, a read or insertion, the page table, or a list of retired frames. If the chunk is
-//!   draining, its free frames are in no list.
-//! - **C4** A node is never the target of two reads at the same time.
-//! - **C5** The memory charged to the budget does not exceed the budget. There are two exceptions:
-//!   while a reduction of the budget takes effect, and while guards and references keep more
-//!   private memory alive than the reserve for it.
+//!   frames, a read or insertion, the page table, or a list of retired frames. The only exceptions
+//!   are free frames of a draining chunk, which are in no list.
+//! - **C4** A node is never being read twice at the same time.
+//! - **C5** The memory charged to the budget does not exceed the budget, except while a reduction
+//!   of the budget takes effect, and while guards and references keep more private memory alive
+//!   than is reserved for it.
 //! - **C6** The page table never contains a node that failed verification or decoding.
-//! - **C7** No thread waits for a device while it holds a lock. No thread waits for another
-//!   thread's read before it has submitted its own reads.
+//! - **C7** No thread waits for a device while it holds a lock. A thread submits its own reads
+//!   before it waits for another thread's read.
 //! - **C8** Bytes read from a promoted copy are used only if they match the checksum in the node's
 //!   pointer; otherwise the node is read from its own tier.
 //!
 //! # What it costs
 //!
-//! Costs measured on two shared virtual processors (`cargo bench -p alluvium-storage --bench
-//! cache`; medians). A hit among 1,000 nodes takes 40 ns, including a read of the node's first
-//! word, and 47 ns if a new guard is created too. Two threads that read the same nodes achieve 2.0
-//! times the throughput of one. A miss adds 0.9 µs to the device read and the verification. An
-//! insertion that evicts another node takes 0.73 µs. Of its budget, a cache uses 2 % for frame
-//! headers and 0.4 % for the page table, and reserves 3 % for reads in flight.
+//! The following costs are medians, measured on two shared virtual processors with
+//! `cargo bench -p alluvium-storage --bench cache`. A hit among 1,000 nodes takes 40 ns, including
+//! a read of the node's first word, and 47 ns if a new guard is created too. Two threads that read
+//! the same nodes achieve 2.0 times the throughput of one. A miss adds 0.9 µs to the device read
+//! and the verification. An insertion that evicts another node takes 0.73 µs. Of its budget, a
+//! cache uses 2 % for frame headers and 0.4 % for the page table, and reserves 3 % for reads in
+//! flight.
 
 mod arena;
 mod budget;
@@ -99,42 +98,40 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Number of frame stocks, each with its own lock. Additional threads share these stocks.
+/// Number of frame stocks, each with its own lock. If there are more threads, they share stocks.
 const LANES: usize = 32;
 /// Minimum budget of a cache, in pages.
 const MIN_BUDGET_PAGES: u64 = 256;
-/// Size in bytes of the address space that is reserved so that the budget can grow:
-/// `RESERVED_BYTES` or `RESERVED_TIMES` the first budget, whichever is larger.
+/// Address space in bytes that is reserved so that the budget can grow: `RESERVED_BYTES`, or
+/// `RESERVED_TIMES` times the first budget, whichever is larger.
 const RESERVED_BYTES: u64 = 64 << 30;
 const RESERVED_TIMES: u64 = 16;
-/// Optional pins are allowed only while the pinned frames occupy less than 1/`PINNED_FRACTION` of
-/// the budget.
+/// Optional pins are allowed only while pinned frames occupy less than 1/`PINNED_FRACTION` of the
+/// budget.
 const PINNED_FRACTION: u64 = 8;
-/// Maximum share of the budget, 1/`RESERVATION_FRACTION`, that may be
-/// [reserved](NodeCache::try_reserve) by readers that bypass the cache or used as working memory of
-/// reads in flight.
+/// At most 1/`RESERVATION_FRACTION` of the budget may be used as working memory of reads in flight
+/// or [reserved](NodeCache::try_reserve) by readers that bypass the cache.
 const RESERVATION_FRACTION: u64 = 16;
 const _: () = assert!(
     PINNED_FRACTION > 1 && RESERVATION_FRACTION > 1,
     "parts of the budget (C5)"
 );
-/// Maximum number of rounds of maintenance, each of which tries to advance the epoch, in which
-/// `set_budget` waits for draining chunks to become empty.
+/// Maximum number of maintenance rounds in which `set_budget` waits for draining chunks to empty.
+/// Each round tries to advance the epoch.
 const ROUNDS_TO_SHRINK: usize = 8;
 
 /// Whether the nodes that a read loads should stay in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheRetention {
-    /// The node is cached like any node that was read for a lookup.
+    /// The node is cached like any node read for a lookup.
     Keep,
-    /// The node is expected to be used once, as in scans and compactions. Pass-through reads may
-    /// use a limited share of the frames. Beyond that share, they may evict only nodes that will
-    /// soon be dead or that no other reader has used. An evicted pass-through node leaves no entry
-    /// in the ghost queue.
+    /// The node is expected to be used once, as in scans and compactions. Pass-through reads get a
+    /// limited share of the frames. Beyond that share, they may evict only nodes that will soon be
+    /// dead or that no other reader has used. An evicted pass-through node leaves no ghost entry.
     PassThrough,
 }
 
-/// Cache of nodes. Clones of this handle refer to the same cache.
+/// A cache of nodes. Clones of this handle refer to the same cache.
 ///
 /// ```
 /// use alluvium_base::{Purpose, checksum};
@@ -178,10 +175,9 @@ pub(crate) struct NodeCacheInner {
     lanes: Box<[CachePadded<Mutex<FrameStock>>]>,
     flights: InFlightTable,
     chunks: CachePadded<ChunkAllocator>,
-    /// Queue of cold frames, oldest first. The entry of a frame that has been used since it was
-    /// queued is stale.
+    /// Queue of cold frames, oldest first. An entry is stale if its frame has been used since.
     cold: CachePadded<Mutex<VecDeque<FrameId>>>,
-    /// Queue of frames whose nodes are dead or will soon be dead, in the order in which they were
+    /// Queue of frames whose nodes are or will soon be dead, in the order in which they were
     /// marked. These frames are evicted before all others.
     demoted: CachePadded<Mutex<VecDeque<FrameId>>>,
     ghosts: GhostQueue,
@@ -192,13 +188,13 @@ pub(crate) struct NodeCacheInner {
     pinned_bytes: CachePadded<AtomicU64>,
     /// Total decoded size in bytes of the nodes that are being read.
     reading_bytes: CachePadded<AtomicU64>,
-    /// Number of nodes that pass-through reads are loading.
+    /// Number of nodes being loaded by pass-through reads.
     passing: CachePadded<AtomicU64>,
-    /// Number of chunks, from the first, that were offered for registration with the kernel. The
-    /// memory of these chunks is never returned to the system.
+    /// Number of chunks, counted from the first, that were offered for registration with the
+    /// kernel. Their memory is never returned to the system.
     offered: CachePadded<AtomicU64>,
-    /// Whether a node passed to [`NodeCache::offer`] is inserted even if another node must be
-    /// evicted to free a frame for it.
+    /// Whether [`NodeCache::offer`] inserts a node even if another node must be evicted to free a
+    /// frame for it.
     admits_written: AtomicBool,
     resizing: Mutex<()>,
 }
@@ -237,8 +233,8 @@ impl NodeCacheInner {
     }
 
     fn unpin(&self, frame: FrameId) {
-        // The size is read before the reference is dropped, because the frame may then be reused
-        // for another size class.
+        // Read the size before dropping the reference, because the frame may then be reused for
+        // another size class.
         let bytes = self.frame_bytes(frame);
         if self.header(frame).unpin() {
             self.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -254,8 +250,8 @@ impl NodeCacheInner {
 
 impl NodeCache {
     /// Finishes every read that the device has completed, including reads whose [`PendingReads`]
-    /// was dropped or has not been polled. An unfinished read prevents the epoch from advancing, so
-    /// a thread that waits for the epoch to advance must call this.
+    /// was dropped or not polled. An unfinished read prevents the epoch from advancing, so a thread
+    /// that waits for the epoch must call this.
     pub fn finish_arrived(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
@@ -343,8 +339,8 @@ impl NodeCache {
         &self.shared.copies
     }
 
-    /// Returns the epochs of this cache. A guard of these epochs keeps the nodes found under it
-    /// valid.
+    /// Returns the epochs of this cache. A guard of these epochs keeps nodes valid that are found
+    /// under it.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {
         &self.shared.epochs
@@ -356,8 +352,8 @@ impl NodeCache {
         self.shared.page_size
     }
 
-    /// Returns the node if it is cached, and marks it as used. Returns `None` otherwise; no read is
-    /// started.
+    /// Returns the node if it is cached, and marks it as used. Otherwise returns `None` without
+    /// starting a read.
     ///
     /// # Panics
     /// If the guard does not belong to the epochs of this cache.
@@ -376,27 +372,28 @@ impl NodeCache {
     }
 
     /// Prefetches the first cache line that [`NodeCache::peek`] will read, for a caller that is
-    /// about to look up several nodes. This is a hint.
+    /// about to look up several nodes. This is only a hint.
     #[inline]
     pub fn prefetch(&self, pointer: &NodePointer, guard: &EpochGuard) {
         self.shared.tables.prefetch(NodeKey::of(pointer).hash(), guard);
     }
 
-    /// Prefetches the frame header that [`NodeCache::peek`] will read. Call it after the cache line
-    /// requested by [`NodeCache::prefetch`] has arrived, because this function reads that line.
+    /// Prefetches the frame header that [`NodeCache::peek`] will read. This function itself reads
+    /// the cache line requested by [`NodeCache::prefetch`], so call it only after that line has
+    /// arrived.
     #[inline]
     pub fn prefetch_header(&self, pointer: &NodePointer, guard: &EpochGuard) {
         let shared = &self.shared;
-        // The first frame whose tag matches is almost always the right one, so the key is not
-        // compared.
+        // The first frame with a matching tag is almost always the right one, so skip comparing the
+        // key.
         let _ = shared.tables.find(NodeKey::of(pointer).hash(), guard, |frame| {
             alluvium_base::prefetch_line(shared.header(frame));
             true
         });
     }
 
-    /// Like [`NodeCache::peek`], but does not mark the node as used in the replacement policy. For
-    /// a reader that has read the node ahead and uses it only once.
+    /// Like [`NodeCache::peek`], but does not mark the node as used in the replacement policy. It
+    /// serves readers that have read the node ahead and use it only once.
     ///
     /// # Panics
     /// If the guard does not belong to the epochs of this cache.
@@ -413,7 +410,7 @@ impl NodeCache {
     }
 
     /// Returns a node from the cache, or reads it from its tier. If several threads miss the same
-    /// node, one thread reads it and the others wait for that read.
+    /// node, one of them reads it while the others wait.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the node does not match the checksum in its pointer or cannot be
@@ -446,8 +443,8 @@ impl NodeCache {
             .fetch_one(pointer, guard, purpose, CacheRetention::Keep)
     }
 
-    /// Returns the nodes of all `pointers`, in the same order. The nodes of a tier that are not
-    /// cached are submitted to the device in one batch.
+    /// Returns the nodes of all `pointers`, in the same order. Nodes that are not cached are
+    /// submitted to the device in one batch per tier.
     ///
     /// # Errors
     /// The error of the first pointer, in the order of `pointers`, whose node cannot be returned.
@@ -469,11 +466,11 @@ impl NodeCache {
     }
 
     /// Starts reading the nodes that are not cached, and returns without waiting for the reads. The
-    /// caller must hold a guard or otherwise ensure that the pointers stay valid. This is a hint: a
-    /// node for which no frame is available is skipped.
+    /// caller must hold a guard or otherwise ensure that the pointers stay valid. This is only a
+    /// hint: a node for which no frame is available is skipped.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a pointer is invalid. In that case no read is started.
+    /// [`Error::Corrupt`] if a pointer is invalid, in which case no read is started.
     pub fn request(
         &self,
         pointers: &[NodePointer],
@@ -493,7 +490,7 @@ impl NodeCache {
     /// lookup of such a node reads it again and returns the error.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a pointer is invalid. In that case no node is read.
+    /// [`Error::Corrupt`] if a pointer is invalid, in which case no node is read.
     ///
     /// # Panics
     /// If the guard does not belong to the epochs of this cache.
@@ -532,17 +529,17 @@ impl NodeCache {
             .collect())
     }
 
-    /// Returns whether optional [pins](NodeRef::retain) are allowed. They are allowed while less
-    /// than an eighth of the budget is pinned.
+    /// Returns whether optional [pins](NodeRef::retain) are allowed, which requires that less than
+    /// an eighth of the budget is pinned.
     #[must_use]
     pub fn may_pin(&self) -> bool {
         self.shared.pinned_bytes.load(Ordering::Relaxed) < self.shared.budget.limit() / PINNED_FRACTION
     }
 
     /// Reserves `bytes` of the budget for a reader that bypasses the cache. Returns `None` while
-    /// the cache is not full, because it then has frames for the nodes. Also returns `None` if all
-    /// reservations and the working memory of reads in flight would together exceed a sixteenth of
-    /// the budget.
+    /// the cache is not full, because there are then frames for the nodes. Also returns `None` if
+    /// all reservations and the working memory of reads in flight would exceed a sixteenth of the
+    /// budget in total.
     #[must_use]
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         let budget = &self.shared.budget;
@@ -551,7 +548,8 @@ impl NodeCache {
         (is_full && is_there).then(|| Reservation::new(budget, bytes))
     }
 
-    /// Inserts a newly written node into the cache if a frame is available. Otherwise does nothing.
+    /// Inserts a newly written node into the cache if a frame is available, and otherwise does
+    /// nothing.
     ///
     /// # Panics
     /// If the pointer is invalid, or if the length of `node` is not the pointer's number of pages.
@@ -560,7 +558,7 @@ impl NodeCache {
     }
 
     /// Offers a newly written node that may or may not be read soon. The node is inserted only
-    /// while the cache is not full, so that the insertion evicts no other node.
+    /// while the cache is not full, so that no other node is evicted for it.
     /// [`NodeCache::set_admit_written`] lifts this restriction.
     ///
     /// # Panics
@@ -573,9 +571,8 @@ impl NodeCache {
         }
     }
 
-    /// Sets whether [`NodeCache::offer`] always inserts the node, even if another node must be
-    /// evicted. This is appropriate for a cache with frames for all live nodes, in which evicted
-    /// nodes are dead.
+    /// Sets whether [`NodeCache::offer`] inserts the node even if another node must be evicted.
+    /// This is right for a cache with frames for all live nodes, in which evicted nodes are dead.
     pub fn set_admit_written(&self, keeps: bool) {
         self.shared.admits_written.store(keeps, Ordering::Relaxed);
     }
@@ -592,7 +589,7 @@ impl NodeCache {
     }
 
     /// Removes a node that will not be read again from the cache, so that its frame can be reused
-    /// sooner. This is a hint: a node that is still needed is simply read again.
+    /// sooner. This is only a hint: a node that is still needed is simply read again.
     pub fn discard(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = NodeKey::of(pointer);
@@ -603,9 +600,9 @@ impl NodeCache {
         }
     }
 
-    /// Marks a cached node that is being replaced and will be dead once its replacement is
-    /// published. The node is evicted before all unmarked nodes, but stays available to readers of
-    /// the old version until it is evicted. Like [`NodeCache::discard`], this is a hint.
+    /// Marks a cached node that is about to be replaced and will be dead once its replacement is
+    /// published. The node is evicted before all unmarked nodes, but until then it stays available
+    /// to readers of the old version. Like [`NodeCache::discard`], this is only a hint.
     pub fn demote(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = NodeKey::of(pointer);
@@ -617,14 +614,14 @@ impl NodeCache {
     }
 
     /// Changes the memory budget to `bytes`. An increase takes effect immediately. A decrease
-    /// evicts nodes until the cache fits the new budget. A chunk with nodes that guards or
-    /// references keep alive cannot be returned yet: it is returned by a later miss or
+    /// evicts nodes until the cache fits the new budget. A chunk cannot be returned to the system
+    /// yet if guards or references keep nodes in it alive. It is returned by a later miss or
     /// [`NodeCache::maintain`], once those guards and references have been dropped.
     ///
     /// # Errors
     /// [`Error::BadOption`] if the budget is below [`NodeCache::least_budget`] or above the
-    /// reserved address space. In this case, nothing is changed. Also returns an error if there is
-    /// not enough memory for the new page table; the new budget is nevertheless in effect.
+    /// reserved address space, in which case nothing has changed. Also an error if there is not
+    /// enough memory for the new page table; the new budget is in effect nevertheless.
     pub fn set_budget(&self, bytes: u64) -> Result<()> {
         let shared = &self.shared;
         let _resizing = shared.resizing.lock();
@@ -653,8 +650,8 @@ impl NodeCache {
         Ok(())
     }
 
-    /// Returns chunks beyond the budget to the system, except for those with nodes that guards or
-    /// references keep alive.
+    /// Returns chunks beyond the budget to the system, except those whose nodes are kept alive by
+    /// guards or references.
     fn drain(&self) {
         for _ in 0..ROUNDS_TO_SHRINK {
             self.maintain();
@@ -667,8 +664,7 @@ impl NodeCache {
     }
 
     /// Performs a bounded amount of background work: finishes completed reads, starts and continues
-    /// draining of chunks, and tries to advance the epoch. Calling it is optional, since
-    /// correctness does not depend on it.
+    /// draining of chunks, and tries to advance the epoch. Correctness does not depend on it.
     pub fn maintain(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
@@ -680,10 +676,10 @@ impl NodeCache {
         self.shared.tables.drop_replaced(&self.shared.epochs);
     }
 
-    /// Returns the memory region that the current budget may use. It is intended for
+    /// Returns the memory region that the current budget may use, for
     /// [`Directory::register_memory`](alluvium_device::Directory::register_memory).
     ///
-    /// The kernel pins registered memory. Chunks in this region are therefore never returned to the
+    /// The kernel pins registered memory, so chunks in this region are never returned to the
     /// system: if the budget shrinks later, they stay resident but unused. Register the region only
     /// if the budget is expected to stay the same or grow.
     #[must_use]
@@ -696,8 +692,8 @@ impl NodeCache {
     }
 
     /// Adds `count` to the number of lookups that missed an index or maplet node. The cache cannot
-    /// count these misses, because it does not know the contents of nodes. The caller uses the
-    /// count to divide memory between caches.
+    /// count these misses itself, because it does not know the contents of nodes. The caller uses
+    /// the count to divide memory between caches.
     pub fn record_index_misses(&self, count: u64, guard: &EpochGuard) {
         self.shared.counters.count_index_misses(guard, count);
     }

@@ -1,5 +1,5 @@
-//! Model checks of the lock-free parts of the cache under loom. The command that runs them is in
-//! `crate::sync`.
+//! Loom model checks of the lock-free parts of the cache. `crate::sync` has the command that runs
+//! them.
 
 use super::frame::{FrameHeader, FrameId, FrameState, InitialHeat, NodeKey};
 use super::page_table::{PageTable, PageTableLookup, PageTableUpdate};
@@ -27,7 +27,7 @@ fn key(birth: u64) -> NodeKey {
     })
 }
 
-/// A cache with two frames, a page table and an epoch ledger. The content of a frame is the birth
+/// A cache with two frames, a page table and an epoch ledger. A frame's content is the birth
 /// generation of its node.
 struct CacheModel {
     ledger: EpochLedger,
@@ -37,8 +37,8 @@ struct CacheModel {
 }
 
 impl CacheModel {
-    /// Creates a model in which each of the first `nodes` frames contains a node. Their birth
-    /// generations are 1 and up.
+    /// Creates a model in which the first `nodes` frames contain nodes with birth generations from
+    /// 1 up.
     fn new(nodes: u64) -> Arc<CacheModel> {
         let world = CacheModel {
             ledger: EpochLedger::new(),
@@ -76,12 +76,12 @@ impl CacheModel {
     }
 
     fn assert_holds(&self, frame: FrameId, birth: u64) {
-        // SAFETY: the model shows that no thread writes a frame that was found under a guard.
+        // SAFETY: the model shows that no thread writes to a frame that was found under a guard.
         self.contents[frame.0 as usize].with(|content| assert_eq!(unsafe { *content }, birth));
     }
 
-    /// Evicts the node with birth generation 1. If the epochs allow it, the frame is freed and the
-    /// node with birth generation 9 is written to it. Returns whether this was done.
+    /// Evicts the node with birth generation 1. If the epochs allow it, frees the frame and writes
+    /// the node with birth generation 9 to it. Returns whether this happened.
     fn replace(&self, advances: usize) -> bool {
         if self.table.remove(key(1).hash(), FRAME) != PageTableUpdate::Made {
             return false;
@@ -156,8 +156,7 @@ fn of_two_who_evict_one_frame_one_does() {
                 thread::spawn(move || world.table.remove(key(1).hash(), FRAME) == PageTableUpdate::Made)
             })
             .collect();
-        // While node 1 is being evicted, a lookup must still find node 2, which is in the same
-        // bucket.
+        // While node 1 is being evicted, a lookup must still find node 2 in the same bucket.
         assert_eq!(world.find(2), Some(OTHER));
         let evicted = evictors.into_iter().map(|evictor| evictor.join().unwrap());
         assert_eq!(evicted.filter(|&evicted| evicted).count(), 1);
@@ -186,7 +185,7 @@ fn a_lookup_misses_nothing_while_buckets_move_to_a_newer_table() {
         let hash = key(1).hash();
         let found = match older.table.find(hash, |_| true) {
             PageTableLookup::Frame(frame) => PageTableLookup::Frame(frame),
-            // A reader that has searched only the older table must continue in the newer one.
+            // A reader that has searched only the older table must go on in the newer one.
             missed => {
                 assert_eq!(missed, PageTableLookup::Moved);
                 newer.find(hash, |_| true)
@@ -290,8 +289,8 @@ fn two_who_miss_one_node_read_it_once() {
         let world = CacheModel::new(0);
         let flights = Arc::new(Mutex::new(None::<Arc<SingleFlight<(), ()>>>));
         let reads = Arc::new(AtomicUsize::new(0));
-        // As in `read.rs`, the second lookup and the registration of the flight are one atomic
-        // step, and so are the publication of the node and the removal of the flight.
+        // As in `read.rs`, looking up the node again and registering the flight are one atomic
+        // step, and so are publishing the node and removing the flight.
         let look_up = |world: Arc<CacheModel>,
                        flights: Arc<Mutex<Option<Arc<SingleFlight<(), ()>>>>>,
                        reads: Arc<AtomicUsize>| {

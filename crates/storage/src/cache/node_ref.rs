@@ -10,7 +10,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A node in private heap memory, because no frame was available when it was read.
+/// A node in private heap memory, for which no frame was available when it was read.
 #[derive(Debug)]
 pub(super) struct HeapNode {
     pub(super) bytes: AlignedBuffer,
@@ -32,13 +32,13 @@ enum NodeBacking<'g> {
     Private(Arc<HeapNode>),
 }
 
-/// A reference to the bytes of a node, which is valid while an epoch guard lives.
+/// A reference to the bytes of a node, valid while an epoch guard lives.
 ///
-/// Creating one changes no reference count and writes no memory. To use a node after the guard is
+/// Creating one touches no reference count and writes no memory. To use a node after the guard is
 /// dropped, call [`NodeRef::retain`] or copy the bytes.
 #[derive(Clone)]
 pub struct NodeRef<'g> {
-    /// The bytes of the frame. This slice is empty for a private node, whose bytes are in `place`.
+    /// The bytes of the frame, or an empty slice for a private node, whose bytes are in `place`.
     bytes: &'g [u8],
     place: NodeBacking<'g>,
 }
@@ -59,8 +59,8 @@ impl<'g> NodeRef<'g> {
         }
     }
 
-    /// Returns a reference that may outlive the guard. While the reference lives, the frame of the
-    /// node is neither evicted nor reused, and its size is included in
+    /// Returns a reference that may outlive the guard. While it lives, the frame of the node is
+    /// neither evicted nor reused, and its size counts toward
     /// [`CacheStats::pinned_bytes`](super::CacheStats::pinned_bytes).
     #[must_use]
     pub fn retain(&self) -> FrameRef {
@@ -83,7 +83,7 @@ impl<'g> NodeRef<'g> {
         }
     }
 
-    /// Returns whether the node is in a frame of the cache. If it is not, it is in private memory.
+    /// Returns whether the node is in a frame of the cache rather than in private memory.
     #[must_use]
     pub fn is_cached(&self) -> bool {
         matches!(self.place, NodeBacking::Frame { .. })
@@ -118,18 +118,19 @@ enum PinnedBacking {
     Private(Arc<HeapNode>),
 }
 
-/// A reference-counted reference to a node's bytes, for values and iterators that outlive a call.
+/// A reference-counted reference to the bytes of a node, for values and iterators that outlive a
+/// call.
 ///
-/// It pins the frame of the whole node, so drop it as soon as possible.
+/// It pins the whole frame of the node, so drop it as soon as possible.
 pub struct FrameRef {
     bytes: *const [u8],
     place: PinnedBacking,
 }
 
-// SAFETY: the bytes are immutable, and they are neither moved nor freed while `place` lives.
+// SAFETY: the bytes are immutable, and are neither moved nor freed while `place` lives.
 // `PinnedBacking` itself is `Send` and `Sync`.
 unsafe impl Send for FrameRef {}
-// SAFETY: the same argument as for `Send` applies.
+// SAFETY: as for `Send` above.
 unsafe impl Sync for FrameRef {}
 
 impl Deref for FrameRef {
@@ -191,8 +192,8 @@ impl NodeCacheInner {
         _guard: &'g EpochGuard,
     ) -> NodeRef<'g> {
         let len = self.page_size.node_bytes(pointer.pages);
-        // The address is computed from the frame number and the number of pages, so that the
-        // processor can fetch the node before it has loaded the frame header.
+        // Compute the address from the frame number and the number of pages, so that the processor
+        // can fetch the node before the frame header has been loaded.
         let at = self.geometry.data_at(frame, usize::from(pointer.pages) - 1);
         // SAFETY: the frame contains the node of `pointer`, which has this length. The frame is not
         // recycled while the guard lives (C2), so its bytes are not written (C1).

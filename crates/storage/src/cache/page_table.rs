@@ -1,20 +1,19 @@
-//! The page table, a hash table that maps a node to its frame. A lookup takes no lock and writes
-//! nothing.
+//! The page table, a hash table from nodes to frames. A lookup takes no lock and writes nothing.
 //!
-//! A bucket is one cache line, with a control word and seven words that each contain a tag and a
-//! frame number. If the home bucket of a node is full, the node is stored in the next bucket with a
-//! free word. Each bucket that was passed over counts the node in its control word (as in F14:
-//! Bronson, Shi 2019), so that a lookup can stop at the first bucket over which no node has passed.
-//! An insertion or removal holds the lock bit of one bucket at a time.
+//! A bucket is one cache line: a control word, and seven words that each contain a tag and a frame
+//! number. If the home bucket of a node is full, the node is stored in the next bucket with a free
+//! word. Each bucket that was passed over counts the node in its control word (as in F14: Bronson,
+//! Shi 2019), so a lookup can stop at the first bucket that no node has passed over. An insertion
+//! or removal holds the lock bit of one bucket at a time.
 //!
 //! Invariants:
 //!
-//! - **W1** From before a word is stored until two epochs after it is removed, its frame contains a
+//! - **W1** From before a word is stored until two epochs after its removal, its frame contains a
 //!   node with the tag in the word.
 //! - **W2** No two words contain the same frame number, and no two frames in the table contain the
 //!   same node.
 //! - **W3** A node with home bucket b is in one of the [`PROBES`] buckets from b on. Every bucket
-//!   from b up to the node's bucket, excluding the latter, counts the node.
+//!   from b up to but not including the node's bucket counts the node.
 //! - **W4** A bucket whose words were moved to a newer table stays marked as moved, and accepts no
 //!   more words.
 
@@ -23,19 +22,19 @@ use crate::sync::{AtomicU64, Ordering, spin};
 
 /// Number of words in a bucket.
 pub(super) const WORDS: usize = if cfg!(alluvium_model_check) { 2 } else { 7 };
-/// Number of consecutive buckets in which a node may be stored. With an average of four words in a
+/// Number of consecutive buckets in which a node may be stored. At an average of four words in a
 /// bucket, the probability that all of them are full is below 10⁻⁹.
 const PROBES: usize = 8;
-/// Average number of words in a bucket for which the table is sized.
+/// Average number of words per bucket for which the table is sized.
 const MEAN: usize = 4;
 
 const LOCKED: u64 = 1;
-/// Flag in the control word: the words of this bucket were moved to a newer table.
+/// Flag in the control word: the bucket's words were moved to a newer table.
 const MOVED: u64 = 2;
-/// The amount by which the control word is incremented for each node that passed over the bucket.
+/// Each node that passed over the bucket adds this amount to the control word.
 const PASS: u64 = 4;
 
-/// Bit that is set in every word that is not empty.
+/// Set in every word that is not empty.
 const OCCUPIED: u64 = 1 << 63;
 const _: () = assert!(
     MEAN <= WORDS || cfg!(alluvium_model_check),
@@ -55,8 +54,7 @@ pub(super) struct PageTableBucket {
 #[cfg(not(alluvium_model_check))]
 const _: () = assert!(size_of::<PageTableBucket>() == 64);
 
-// SAFETY: every field is an atomic integer, for which zero is a valid value. A zeroed bucket is
-// empty.
+// SAFETY: every field is an atomic integer, for which zero is valid. A zeroed bucket is empty.
 unsafe impl super::arena::ZeroedAtomics for PageTableBucket {}
 
 /// Returns the part of a word that depends on the hash.
@@ -73,7 +71,7 @@ pub(super) enum PageTableUpdate {
     Made,
     /// The bucket had no free word, or the word to be removed does not exist.
     Unchanged,
-    /// The bucket was moved to a newer table, so the caller must retry there.
+    /// The bucket was moved to a newer table, where the caller must retry.
     Moved,
 }
 
@@ -83,8 +81,8 @@ pub(super) enum PageTableLookup {
     Frame(FrameId),
     /// The table does not contain the node.
     Nothing,
-    /// The node was not found, but a bucket that was searched has been moved to a newer table, so
-    /// the caller must search there.
+    /// The node was not found, but one of the searched buckets was moved to a newer table, which
+    /// the caller must search too.
     Moved,
 }
 
@@ -145,7 +143,7 @@ mod memory {
     }
 }
 
-/// A page table whose size is fixed.
+/// A page table of fixed size.
 #[derive(Debug)]
 pub(super) struct PageTable {
     buckets: memory::PageTableBuckets,
@@ -194,7 +192,8 @@ impl PageTable {
         })
     }
 
-    /// Prefetches the home bucket of a hash, which most likely contains the node. This is a hint.
+    /// Prefetches the home bucket of a hash, which most likely contains the node. This is only a
+    /// hint.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(bucket) = self.probe(hash).next() {
@@ -202,8 +201,8 @@ impl PageTable {
         }
     }
 
-    /// Searches the frames whose tag matches the hash, and returns the first for which `is_it`
-    /// returns true. The caller must have a guard.
+    /// Searches the frames whose tags match the hash, and returns the first for which `is_it`
+    /// returns true. The caller must hold a guard.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(FrameId) -> bool) -> PageTableLookup {
         let tag = tag(hash);
@@ -229,7 +228,7 @@ impl PageTable {
         }
     }
 
-    /// Adds a word for a frame that contains a node with this hash.
+    /// Adds a frame that contains a node with this hash.
     pub(super) fn insert(&self, hash: u64, frame: FrameId) -> PageTableUpdate {
         let mut passed = 0;
         let mut change = PageTableUpdate::Unchanged;
@@ -250,8 +249,8 @@ impl PageTable {
         change
     }
 
-    /// Removes the word of a frame. If several threads do this at the same time, exactly one of
-    /// them gets [`PageTableUpdate::Made`], and must retire the frame.
+    /// Removes a frame from the table. If several threads try to remove it at the same time,
+    /// exactly one of them gets [`PageTableUpdate::Made`], and must retire the frame.
     pub(super) fn remove(&self, hash: u64, frame: FrameId) -> PageTableUpdate {
         let target = tag(hash) | u64::from(frame.0);
         let mut moved = false;
@@ -279,8 +278,8 @@ impl PageTable {
         }
     }
 
-    /// Decrements the counts of the first `passed` buckets for a hash, over which a node no longer
-    /// passes.
+    /// Decrements the pass counts of the first `passed` buckets of a hash, because a node no longer
+    /// passes over them.
     fn unpass(&self, hash: u64, passed: usize) {
         for bucket in self.probe(hash).take(passed) {
             let before = bucket.control.fetch_sub(PASS, Ordering::Relaxed);
@@ -304,16 +303,16 @@ impl PageTable {
                 put(FrameId(value as u32));
             }
         }
-        // The bucket is marked before its words are removed. A lookup that does not find a removed
-        // word therefore sees the mark.
+        // Mark the bucket before removing its words, so that a lookup that misses a removed word
+        // sees the mark.
         bucket.control.fetch_or(MOVED, Ordering::Release);
         for word in &bucket.words {
             word.store(0, Ordering::Release);
         }
     }
 
-    /// Returns every word of the table as a bucket index and a frame, and the number of nodes that
-    /// passed over each bucket, for `check`.
+    /// Returns all words of the table as pairs of a bucket index and a frame, and the number of
+    /// nodes that passed over each bucket. For `check`.
     pub(super) fn dump(&self) -> (Vec<(usize, FrameId)>, Vec<u64>) {
         let mut words = Vec::new();
         for (index, bucket) in self.buckets.iter().enumerate() {
@@ -331,7 +330,7 @@ impl PageTable {
         (words, passes.collect())
     }
 
-    /// Returns the distance from the home bucket of a hash to a given bucket, in buckets.
+    /// Returns how many buckets lie between the home bucket of a hash and a given bucket.
     pub(super) fn distance(&self, hash: u64, bucket: usize) -> usize {
         assert!(
             bucket < self.buckets.len(),
@@ -343,7 +342,7 @@ impl PageTable {
     }
 }
 
-/// Guard for the lock bit of a bucket, which is released on drop.
+/// Holds the lock bit of a bucket and releases it on drop.
 struct BucketLock<'a> {
     bucket: &'a PageTableBucket,
     moved: bool,

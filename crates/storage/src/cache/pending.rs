@@ -1,4 +1,4 @@
-//! Asynchronous reads. They are requested together, and polled until all are finished.
+//! Asynchronous reads, which are requested together and polled until all are finished.
 
 use super::NodeCache;
 use super::read::{BatchRead, NodeLookup, SubmittedBatch};
@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// A set of reads that were requested together. The caller must poll it until the reads are
-/// finished, and can then look up the nodes.
+/// A set of reads that were requested together. The caller polls it until the reads are finished,
+/// and can then look up the nodes.
 ///
-/// If it is dropped before, the reads continue. The cache finishes them during a later operation.
+/// If it is dropped earlier, the reads continue, and a later operation of the cache finishes them.
 pub struct PendingReads {
     cache: NodeCache,
     readings: Vec<Arc<BatchRead>>,
@@ -40,7 +40,7 @@ impl PendingReads {
     }
 
     /// Finishes reads that have completed, without blocking. Returns whether all reads are
-    /// finished. A failed read is finished too: a later lookup of its node reads the node again and
+    /// finished. This includes failed reads: a later lookup of their nodes reads them again and
     /// returns the error.
     pub fn poll(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
@@ -49,8 +49,8 @@ impl PendingReads {
         self.readings.is_empty()
     }
 
-    /// Like [`PendingReads::poll`], but does not poll the device. Only reads whose completion is
-    /// already known are finished.
+    /// Like [`PendingReads::poll`], but does not poll the device, and so finishes only reads
+    /// already known to have completed.
     pub fn settle(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -59,8 +59,8 @@ impl PendingReads {
     }
 
     /// Like [`PendingReads::poll`], but registers `waker` if reads are still pending. The waker is
-    /// called when another poll can make progress. This requires that for each [`WatchedRead`]
-    /// passed to `watch`, a thread waits for the device.
+    /// called when another poll can make progress. For this to work, some thread must wait for the
+    /// device for each [`WatchedRead`] passed to `watch`.
     pub fn poll_with(&mut self, waker: &Waker, mut watch: impl FnMut(WatchedRead)) -> Poll<()> {
         loop {
             if self.poll() {
@@ -69,7 +69,7 @@ impl PendingReads {
             debug_assert!(!self.readings.is_empty(), "what is not over has readings");
             let reading = &self.readings[0];
             match reading.wake(waker, ReadTicket::of) {
-                // Another thread has finished this read in the meantime.
+                // Another thread has finished this read meanwhile.
                 None => {}
                 Some(watching) => {
                     if let Some(watching) = watching {
@@ -85,13 +85,13 @@ impl PendingReads {
         }
     }
 
-    /// Waits until a read completes on the part of the device that executes the first pending read.
-    /// It may be a different read.
+    /// Waits until some read completes on the device part that executes the first pending read. It
+    /// may be a different read.
     pub fn wait_some(&mut self) {
         if let Some(reading) = self.readings.first() {
             match reading.peek_job(ReadTicket::of) {
                 Some(watching) => watching.device.wait_some(&watching.ticket),
-                // Another thread is finishing this read at the moment.
+                // Another thread is just finishing this read.
                 None => std::thread::yield_now(),
             }
         }
@@ -106,7 +106,7 @@ impl PendingReads {
     }
 
     /// Returns the number of nodes that were skipped because no frame was available. If there are
-    /// any, the caller should read fewer nodes ahead.
+    /// any, the caller should read less far ahead.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.skipped
@@ -130,7 +130,7 @@ impl fmt::Debug for PendingReads {
     }
 }
 
-/// The device and the ticket that are needed to wait for a read.
+/// The device and ticket with which to wait for a read.
 struct ReadTicket {
     device: Arc<dyn Device>,
     ticket: Ticket,
@@ -145,7 +145,7 @@ impl ReadTicket {
     }
 }
 
-/// A read for which asynchronous tasks wait. The owner must wait for the device and then finish the
+/// A read that asynchronous tasks wait for. The owner must wait for the device and then finish the
 /// read, which wakes the tasks.
 pub struct WatchedRead {
     cache: NodeCache,
@@ -154,20 +154,20 @@ pub struct WatchedRead {
 }
 
 impl WatchedRead {
-    /// Returns the number of the part of the device that executes the read. A single thread can
-    /// wait for all reads of one part.
+    /// Returns the number of the device part that executes the read. A single thread can wait for
+    /// all reads of one part.
     #[must_use]
     pub fn device_part(&self) -> usize {
         self.watching.ticket.device_part()
     }
 
-    /// Waits until the part of the device that executes this read completes a read, which may be a
+    /// Waits until the device part that executes this read completes some read, possibly a
     /// different one.
     pub fn wait_some(&self) {
         self.watching.device.wait_some(&self.watching.ticket);
     }
 
-    /// Finishes the read if its completion is already known. Returns whether the read has
+    /// Finishes the read if it is already known to have completed. Returns whether it has
     /// completed.
     #[must_use]
     pub fn settle(&self) -> bool {

@@ -1,13 +1,12 @@
-//! Promoted copies: copies on a faster tier of hot nodes that reside on slower tiers.
+//! Promoted copies: copies, on a faster tier, of hot nodes from slower tiers.
 //!
-//! Spillane 2012, §5.1, inserts pairs that were read into the newest level again, marked as copies.
-//! That design must ensure that no copy outlives a newer version of its pair. Here, the copied
-//! objects are nodes, which are immutable. A reader reaches a copy only through the pointer to the
-//! node, after it has searched all newer runs as usual, and the bytes of the copy must match the
-//! checksum in that pointer. A copy therefore cannot resurrect data that was overwritten or
-//! deleted. It may be dropped, overwritten or damaged at any time, because the node can then be
-//! read from its own tier. Nothing on disk refers to a copy, so no copies exist after the store is
-//! opened.
+//! Spillane 2012, §5.1, reinserts pairs that were read into the newest level and marks them as
+//! copies. That design must ensure that no copy outlives a newer version of its pair. Here, the
+//! copies are of nodes, which are immutable. A reader reaches a copy only through the pointer to
+//! the node, after searching all newer runs as usual, and the copy's bytes must match the checksum
+//! in that pointer. A copy therefore cannot resurrect data that was overwritten or deleted. It may
+//! be dropped, overwritten or damaged at any time, because the node can then be read from its own
+//! tier. Nothing on disk refers to a copy, so a store that was just opened has no copies.
 //!
 //! ```text
 //!   a lookup misses a node of a slower tier     seen for the first time: its hash is remembered
@@ -16,8 +15,8 @@
 //!   the extents have their budget               the oldest goes, with its copies
 //! ```
 //!
-//! Whole nodes are copied. This is useful if records are large or if hot records are adjacent.
-//! Small records that are scattered are better cached individually in memory.
+//! Whole nodes are copied. This pays off if records are large or if hot records are adjacent.
+//! Small, scattered records are better cached individually in memory.
 
 use super::frame::NodeKey;
 use super::ghost_queue::GhostQueue;
@@ -28,15 +27,14 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of bytes of nodes that are collected before they are written, which is the size of an
-/// extent.
+/// Number of bytes of nodes to collect before writing them, which is the size of an extent.
 pub(crate) const BATCH_BYTES: u64 = 1 << 20;
 
-/// Number of recently missed nodes that are remembered for each node that fits into the budget.
+/// For each node that fits into the budget, this many recently missed nodes are remembered.
 const GHOSTS_PER_COPY: usize = 2;
 
-/// Approximate memory in bytes that a copy needs in the index: its location by hash, and its hash
-/// in its extent.
+/// Approximate memory in bytes that the index needs for a copy: its location by hash, and its hash
+/// in the list of its extent.
 const COPY_BYTES: u64 = 40;
 
 /// Statistics of promoted copies, which are copies of hot nodes on a faster tier.
@@ -51,7 +49,7 @@ pub struct CopyStats {
     pub made: u64,
     /// Number of cache misses for which a copy was found.
     pub hits: u64,
-    /// Number of copies that failed verification, so that the node was read from its own tier.
+    /// Number of copies that failed verification, after which the node was read from its own tier.
     pub refused: u64,
     /// Memory in bytes that the index of copies uses.
     pub memory_bytes: u64,
@@ -70,8 +68,8 @@ struct CopyExtent {
     hashes: Box<[u64]>,
 }
 
-/// Nodes to be copied. For each node, this contains its hash, its padded length, and its encoded
-/// bytes, padded to whole blocks.
+/// Nodes to be copied: the hash and padded length of each, and the encoded bytes of all, padded to
+/// whole blocks.
 #[derive(Debug, Default)]
 pub(crate) struct CopyBatch {
     pub(crate) hashes: Vec<u64>,
@@ -91,8 +89,7 @@ struct CopyIndex {
 /// The promoted copies of a store.
 #[derive(Debug, Default)]
 pub(crate) struct PromotedCopies {
-    /// Maximum number of bytes that copies may occupy on the faster tier. If it is 0, nothing is
-    /// copied.
+    /// Maximum number of bytes that copies may occupy on the faster tier. If 0, nothing is copied.
     budget: AtomicU64,
     inner: Mutex<CopyIndex>,
     made: AtomicU64,
@@ -105,11 +102,11 @@ impl PromotedCopies {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// Sets the maximum number of bytes. If existing copies exceed it, the next step of promotion
+    /// Sets the maximum number of bytes. If existing copies exceed it, the next promotion step
     /// frees some of them.
     pub(crate) fn set_budget(&self, bytes: u64) {
         let mut inner = self.inner.lock();
-        // A page has at least 4 KiB, so this is the maximum number of nodes.
+        // A page has at least 4 KiB, which bounds the number of nodes.
         let nodes = usize::try_from(bytes >> 12).unwrap_or(usize::MAX);
         inner.seen = (bytes > 0).then(|| GhostQueue::new(nodes.saturating_mul(GHOSTS_PER_COPY)));
         if bytes == 0 {
@@ -118,8 +115,8 @@ impl PromotedCopies {
         self.budget.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the pointer with the location of the node's copy in place of its own location.
-    /// Returns `None` if the node has no copy.
+    /// Returns a pointer to the node's copy, which is the node's pointer with another location, or
+    /// `None` if the node has no copy.
     pub(super) fn find(&self, pointer: &NodePointer, hash: u64) -> Option<NodePointer> {
         if pointer.tier == 0 || self.budget() == 0 {
             return None;
@@ -140,15 +137,15 @@ impl PromotedCopies {
         self.inner.lock().places.remove(&hash);
     }
 
-    /// Offers a node of a slower tier for copying, after a cache miss. `encoded` must be its
-    /// encoded bytes. They are collected if the node was also missed recently and there is space
-    /// for them. Otherwise, only the hash of the node is remembered.
+    /// Offers a node of a slower tier for copying after a cache miss. `encoded` must be its encoded
+    /// bytes. They are collected if the node was also missed recently and there is space for them.
+    /// Otherwise, only the node's hash is remembered.
     pub(super) fn offer(&self, pointer: &NodePointer, encoded: &[u8]) {
         if pointer.tier == 0 || self.budget() == 0 {
             return;
         }
         let hash = NodeKey::of(pointer).hash();
-        // Offering a node is only a hint, so it is not worth waiting for the lock.
+        // An offer is only a hint, so it is not worth waiting for the lock.
         let Some(mut inner) = self.inner.try_lock() else {
             return;
         };
@@ -162,7 +159,7 @@ impl PromotedCopies {
         let collected = &mut inner.collected;
         let is_full = (collected.bytes.len() + len) as u64 > BATCH_BYTES;
         if is_full || inner.places.contains_key(&hash) || collected.hashes.contains(&hash) {
-            // The node is hot, so it stays remembered, and the next miss can collect it.
+            // The node is hot, so remember it, and let the next miss collect it.
             seen.note(hash);
             return;
         }
@@ -174,8 +171,7 @@ impl PromotedCopies {
     }
 
     /// Returns the collected nodes if they have at least `least` bytes, and begins a new
-    /// collection. `least` must be at most [`BATCH_BYTES`]. Returns `None` if there are fewer
-    /// bytes.
+    /// collection. Otherwise returns `None`. `least` must be at most [`BATCH_BYTES`].
     pub(crate) fn take_collected(&self, least: u64) -> Option<CopyBatch> {
         debug_assert!(least <= BATCH_BYTES, "an extent is as much as there ever is");
         let mut inner = self.inner.lock();
@@ -183,7 +179,7 @@ impl PromotedCopies {
         is_enough.then(|| std::mem::take(&mut inner.collected))
     }
 
-    /// Adds copies that have been written to an extent to the index, so that readers find them.
+    /// Adds copies that were written to an extent to the index, where readers find them.
     pub(crate) fn publish(&self, extent: Extent, written: CopyBatch) {
         assert_eq!(written.hashes.len(), written.lens.len(), "a length for each copy");
         let mut inner = self.inner.lock();
@@ -205,8 +201,8 @@ impl PromotedCopies {
         });
     }
 
-    /// Removes the oldest copies until the rest use at most `most_bytes` bytes. Returns their
-    /// extents, which the caller must free.
+    /// Removes the oldest copies until the remaining ones use at most `most_bytes` bytes. Returns
+    /// their extents, which the caller must free.
     pub(crate) fn shrink(&self, most_bytes: u64) -> Vec<Extent> {
         let mut inner = self.inner.lock();
         let mut bytes: u64 = inner.blocks.iter().map(|block| block.extent.bytes()).sum();

@@ -1,5 +1,5 @@
-//! Cache misses. One read serves all readers of the same node, one batch serves several nodes, and
-//! the first waiting thread publishes the results. Blocking reads are in `fetch.rs`.
+//! Cache misses. All readers of a node share one read, one batch reads several nodes, and the first
+//! thread that waits publishes the results. Blocking reads are in `fetch.rs`.
 //!
 //! ```text
 //! begin   look again | it is being read: join | else take memory, note the flight
@@ -9,8 +9,8 @@
 //!         then publish, remove the flight (the flight's shard is locked)
 //! ```
 //!
-//! A flight is the entry of a node that is being read. The second lookup and the registration of
-//! the flight are one atomic step, and so are the publication of the node and the removal of its
+//! A flight is the in-flight table's entry for a node that is being read. Looking up the node again
+//! and registering its flight are one atomic step, and so are publishing the node and removing its
 //! flight. Therefore no node is read twice. The guard of a reader that joins a flight was created
 //! before the node was published, so the frame stays valid while that guard lives.
 
@@ -31,18 +31,17 @@ use std::sync::atomic::Ordering;
 /// Maximum number of nodes in one batch.
 /// Tuning: `256` since 2026-11-21.
 const MAX_BATCH: usize = 256;
-/// Bytes charged to the budget for one node in flight, for its bookkeeping, its request and its
-/// outcome.
+/// Bytes charged to the budget for the bookkeeping, the request and the outcome of one node in
+/// flight.
 /// Tuning: `320` since 2026-11-21.
 const RECORD_BYTES: u64 = 320;
-/// No further nodes are read ahead while the nodes being read exceed 1/`REQUESTED_FRACTION` of the
-/// budget.
+/// Read-ahead pauses while the nodes being read exceed 1/`REQUESTED_FRACTION` of the budget.
 /// Tuning: `8` since 2026-11-21.
 const REQUESTED_FRACTION: u64 = 8;
 
-/// One batch of reads in flight, and the results for its nodes.
+/// A batch of reads in flight, and the results for its nodes.
 pub(super) type BatchRead = SingleFlight<SubmittedBatch, Arc<[NodeResult]>>;
-/// The result of reading one node: where the node is stored, or the error.
+/// The result of reading a node: its storage, or the error.
 pub(super) type NodeResult = std::result::Result<NodeStorage, Arc<Error>>;
 
 /// The memory into which a node is read.
@@ -52,17 +51,17 @@ enum NodeBuffer {
     Private(BudgetCharge),
 }
 
-/// One node of a batch, and where and how it is read.
+/// One node of a batch, and how it is read.
 #[derive(Debug)]
 pub(super) struct BatchEntry {
     pub(super) pointer: NodePointer,
-    /// The location to read: the node's own pointer, or the pointer of a promoted copy.
+    /// The location to read: the node's own pointer, or that of a promoted copy.
     pub(super) read: NodePointer,
     key: NodeKey,
     pub(super) hash: u64,
     memory: NodeBuffer,
     residence: CacheRetention,
-    /// Whether the node is read ahead, so that no reader waits for it yet.
+    /// Whether the node is read ahead, so that no reader is waiting for it yet.
     ahead: bool,
 }
 
@@ -71,17 +70,16 @@ pub(super) struct SubmittedBatch {
     pub(super) device: Arc<dyn Device>,
     pub(super) ticket: Ticket,
     entries: Vec<BatchEntry>,
-    /// The device reads of the batch, in the order of their requests. One read may cover several
-    /// nodes.
+    /// The batch's device reads, in request order. One read may cover several nodes.
     groups: Vec<ReadGroup>,
     purpose: Purpose,
-    /// Prevents the extents that are being read from being freed and overwritten.
+    /// Keeps the extents that are being read from being freed and overwritten.
     _hold: EpochHold,
     reading_bytes: u64,
     _charge: BudgetCharge,
 }
 
-/// How the nodes of a batch are grouped into device requests, and the memory that the requests use.
+/// How the nodes of a batch are grouped into device requests, and how much memory the requests use.
 pub(super) struct BatchRequests {
     pub(super) groups: Vec<ReadGroup>,
     /// Bytes of bookkeeping, private memory and shared buffers.
@@ -91,12 +89,11 @@ pub(super) struct BatchRequests {
 
 /// The bytes of one node, as returned by a device read.
 pub(super) enum NodeBytes<'b> {
-    /// The outcome of a read of this node alone. The read used the memory of the node as its
-    /// buffer.
+    /// The outcome of a read of this node alone, which used the node's own memory as its buffer.
     Own(IoOutcome),
-    /// The buffer of a successful read of a promoted copy of this node alone.
+    /// The buffer of a successful read of this node's promoted copy alone.
     Copy(AlignedBuffer),
-    /// The part with this node of a buffer that several nodes share.
+    /// This node's part of a buffer that several nodes share.
     Shared(&'b [u8]),
 }
 
@@ -109,14 +106,14 @@ pub(super) enum NodeLookup {
     Reading {
         reading: Arc<BatchRead>,
         index: usize,
-        /// Whether the read was started by another call.
+        /// Whether another call started the read.
         others: bool,
     },
     /// No frame is available for the node, so it is not read.
     Skipped,
 }
 
-/// What to do with a node for which no frame is available.
+/// What to do about a node for which no frame is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoFramePolicy {
     /// Read the node into private memory, which is charged to the budget.
@@ -124,8 +121,8 @@ pub(super) enum NoFramePolicy {
     Skip,
 }
 
-/// A batch that has not been submitted yet. If it is dropped before submission because of a panic,
-/// the readers that wait for it are notified.
+/// A batch that has not been submitted yet. If a panic drops it before submission, the readers that
+/// wait for it are notified.
 pub(super) struct ReadBatchBuilder {
     pub(super) tier: u8,
     pub(super) reading: Arc<BatchRead>,
@@ -148,10 +145,10 @@ impl NodeCacheInner {
             .find(hash, guard, |frame| self.header(frame).holds(key))
     }
 
-    /// Looks up every node of `pointers`, and starts reading the nodes that are not cached.
+    /// Looks up every node of `pointers`, and starts reading those that are not cached.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a pointer is invalid. In that case no read is started.
+    /// [`Error::Corrupt`] if a pointer is invalid, in which case no read is started.
     pub(super) fn begin(
         &self,
         pointers: &[NodePointer],
@@ -164,8 +161,8 @@ impl NodeCacheInner {
         self.begin_and(pointers, guard, purpose, residence, otherwise, submit)
     }
 
-    /// Like [`NodeCacheInner::begin`], but submits all batches except the last one, which it passes
-    /// to `read`.
+    /// Like [`NodeCacheInner::begin`], but passes the last batch to `read` instead of submitting
+    /// it.
     pub(super) fn begin_and(
         &self,
         pointers: &[NodePointer],
@@ -243,7 +240,7 @@ impl NodeCacheInner {
         if let Some(joined) = self.find_or_join(&key, hash, &self.flights.shard(hash), guard) {
             return joined;
         }
-        // The frame is taken without holding the lock of the flights, because this may evict 64
+        // Take the frame before locking the in-flight table's shard, because taking it may evict 64
         // other frames.
         let class = usize::from(pointer.pages) - 1;
         let patient = otherwise == NoFramePolicy::Skip;
@@ -296,9 +293,8 @@ impl NodeCacheInner {
         }
     }
 
-    /// Returns the frame of a cached node, or the flight of a node that is being read. Returns
-    /// `None` if the node is neither cached nor being read. The caller must hold the lock of the
-    /// flight shard of `hash`.
+    /// Returns the frame of a cached node, or the flight of a node that is being read, or `None` if
+    /// the node is neither. The caller must hold the lock of the in-flight shard for `hash`.
     fn find_or_join(
         &self,
         key: &NodeKey,
@@ -340,7 +336,7 @@ impl NodeCacheInner {
         }
     }
 
-    /// Builds the device requests of a batch, and counts their memory.
+    /// Builds the device requests of a batch, and counts the memory they use.
     pub(super) fn requests(&self, issue: &ReadBatchBuilder, purpose: Purpose) -> (IoBatch, BatchRequests) {
         let groups = grouped(issue.entries.iter().map(|entry| &entry.read));
         let mut batch = IoBatch::with_capacity(groups.len());
@@ -391,7 +387,7 @@ impl NodeCacheInner {
         });
     }
 
-    /// Returns the buffer into which a separate read stores a node's encoded bytes.
+    /// Returns the buffer for a read of this node's encoded bytes alone.
     fn memory_of(&self, entry: &BatchEntry) -> AlignedBuffer {
         let len = entry.pointer.read_len();
         match entry.memory {
@@ -402,8 +398,8 @@ impl NodeCacheInner {
         }
     }
 
-    /// Waits until a batch is finished, either by this thread or by another, and returns the result
-    /// for each node. Returns `None` if the other thread panicked.
+    /// Waits until this thread or another has finished a batch, and returns the result for each
+    /// node. Returns `None` if the other thread panicked.
     pub(super) fn finish(&self, reading: &BatchRead, guard: &EpochGuard) -> Option<Arc<[NodeResult]>> {
         reading.finish(|job| {
             job.device.wait(&job.ticket);
@@ -418,7 +414,7 @@ impl NodeCacheInner {
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != JobProgress::Waiting
     }
 
-    /// Like [`NodeCacheInner::try_finish`], but relies on completions already received, without
+    /// Like [`NodeCacheInner::try_finish`], but relies on completions already received instead of
     /// polling the device.
     pub(super) fn try_settle(&self, reading: &BatchRead, guard: &EpochGuard) -> bool {
         let is_ready = |job: &SubmittedBatch| job.ticket.is_complete();
@@ -426,7 +422,7 @@ impl NodeCacheInner {
     }
 
     /// Publishes the results of every read that the device has completed, whether or not its reader
-    /// has waited for it.
+    /// is waiting for it.
     pub(super) fn settle_all(&self, guard: &EpochGuard) {
         if self.reading_bytes.load(Ordering::Relaxed) == 0 {
             return;
@@ -436,7 +432,7 @@ impl NodeCacheInner {
         }
     }
 
-    /// Publishes the results of a submitted batch whose reads have completed.
+    /// Publishes the results of a batch whose reads have completed.
     fn settle(&self, job: SubmittedBatch, guard: &EpochGuard) -> Arc<[NodeResult]> {
         let reading = self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
         debug_assert!(reading >= job.reading_bytes, "bytes being read are counted");
@@ -479,8 +475,8 @@ impl NodeCacheInner {
                         let at = (entry.read.offset - group.bytes.start) as usize;
                         NodeBytes::Shared(&bytes[at..at + entry.pointer.read_len()])
                     }
-                    // The shared read failed, so each node is read separately and gets its own
-                    // result.
+                    // The shared read failed, so read each node separately to give it a result of
+                    // its own.
                     Err(_) => NodeBytes::Own(self.read_alone(&entry, device, purpose)),
                 };
                 settled[node] = Some(self.settle_one(entry, brought, guard));
@@ -510,8 +506,8 @@ impl NodeCacheInner {
             true => brought,
             false => self.verify_copy(&mut entry, brought),
         };
-        // Only a node that is read for a lookup is offered for promotion to a faster tier. Nodes
-        // read by scans and compactions are not offered.
+        // Offer only nodes read for lookups for promotion to a faster tier, not those read by scans
+        // and compactions.
         let is_from_below = entry.pointer.tier > 0 && entry.read.tier == entry.pointer.tier;
         let offers = is_from_below && entry.residence == CacheRetention::Keep;
         let BatchEntry {
@@ -545,8 +541,8 @@ impl NodeCacheInner {
             self.passing.fetch_sub(1, Ordering::Relaxed);
         }
         match &home {
-            // There was no room in the page table. A waiting reader may still access the node, so
-            // the frame must be retired like any other.
+            // The page table had no free word. A waiting reader may still access the node, so the
+            // frame must be retired like any other.
             Ok(NodeStorage::Frame(frame)) if !listed => self.retire(&[*frame], guard),
             Ok(NodeStorage::Frame(frame)) if manner != InitialHeat::Proven => self.push_cold(*frame),
             Ok(_) => {}
@@ -566,7 +562,7 @@ impl NodeCacheInner {
     }
 
     /// Publishes a frame whose node is completely written. Returns `false` if the page table has no
-    /// free word for the frame; the caller must then retire it.
+    /// free word for the frame, which the caller must then retire.
     pub(super) fn publish(
         &self,
         frame: FrameId,
@@ -605,7 +601,7 @@ impl NodeCacheInner {
         if pointer.codec == NodeCodec::None {
             return Ok(());
         }
-        // The encoded node is copied to scratch memory, because decoding overwrites the frame that
+        // Copy the encoded node to scratch memory, because decoding overwrites the frame that
         // contains it.
         let _charge = BudgetCharge::new(
             &self.budget,
@@ -658,7 +654,7 @@ impl NodeCacheInner {
         })))
     }
 
-    /// Inserts a newly written node if a frame is available, unless the node is already cached or
+    /// Inserts a newly written node if a frame is available and the node is neither cached nor
     /// being read.
     pub(super) fn insert(&self, pointer: &NodePointer, node: &[u8], manner: InitialHeat, guard: &EpochGuard) {
         let key = NodeKey::of(pointer);

@@ -1,4 +1,4 @@
-//! Groups the nodes of a batch into device reads. Adjacent nodes of a tier are read with a single
+//! Groups the nodes of a batch into device reads, so that adjacent nodes of a tier share one
 //! request.
 
 use crate::NodePointer;
@@ -13,11 +13,11 @@ const MAX_SHARED: u64 = 256 << 10;
 pub(super) struct ReadGroup {
     /// The byte range of the read in the tier's data file.
     pub(super) bytes: Range<u64>,
-    /// The nodes in this range, as indexes in the batch, ordered by offset.
+    /// The batch indexes of the nodes in this range, ordered by offset.
     pub(super) nodes: Vec<usize>,
 }
 
-/// Groups nodes, which must all be in the same tier, into device reads.
+/// Groups nodes into device reads. All nodes must be in the same tier.
 pub(super) fn grouped<'p>(pointers: impl Iterator<Item = &'p NodePointer>) -> Vec<ReadGroup> {
     let spans = pointers.map(|pointer| pointer.offset..pointer.offset + pointer.read_len() as u64);
     let mut groups: Vec<ReadGroup> = spans

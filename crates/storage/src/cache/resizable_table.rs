@@ -1,10 +1,9 @@
-//! The page table of a cache, which can be replaced by a table of another size during concurrent
-//! lookups.
+//! A cache's page table, which can be replaced by one of another size during concurrent lookups.
 //!
 //! During a replacement there are two tables, and the older one is moved bucket by bucket to the
-//! newer one. A frame is added to the newer table before its word is removed from the older one.
-//! Lookups search the older table first, so they find every frame. Insertions use only the newer
-//! table. A table that was replaced is freed two epochs later.
+//! newer one. A frame is added to the newer table before it is removed from the older one, and
+//! lookups search the older table first, so they find every frame. Insertions use only the newer
+//! table. The replaced table is freed two epochs later.
 
 use super::frame::FrameId;
 use super::page_table::{PageTable, PageTableLookup, PageTableUpdate};
@@ -17,18 +16,18 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct ResizablePageTable {
     in_use: CachePadded<TablePointers>,
-    /// Tables that were replaced, each with the epoch at which this happened. They wait for the
-    /// epoch to advance. The lock is held during a replacement.
+    /// Replaced tables that wait for the epoch to advance, each with the epoch of its replacement.
+    /// The lock is held during a replacement.
     replaced: Mutex<Vec<(u64, Box<PageTable>)>>,
-    /// Total size of all tables in bytes, including tables that were replaced but not freed yet.
+    /// Total size of all tables in bytes, including replaced tables that are not freed yet.
     bytes: AtomicU64,
 }
 
-/// Pointers that every lookup reads and only a replacement writes.
+/// Pointers that every lookup reads but only a replacement writes.
 #[derive(Debug)]
 struct TablePointers {
     current: AtomicPtr<PageTable>,
-    /// The table that is being replaced. It is null except during a replacement.
+    /// The table that is being replaced, or null if there is no replacement in progress.
     older: AtomicPtr<PageTable>,
 }
 
@@ -61,17 +60,17 @@ impl ResizablePageTable {
 
     #[inline]
     fn older<'g>(&self, _guard: &'g EpochGuard) -> Option<&'g PageTable> {
-        // SAFETY: the same argument applies as in `current`. A null pointer results in `None`.
+        // SAFETY: as in `current`. A null pointer results in `None`.
         unsafe { self.in_use.older.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Prefetches the first bucket that a lookup of this hash will read. This is a hint.
+    /// Prefetches the first bucket that a lookup of this hash will read. This is only a hint.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64, guard: &EpochGuard) {
         self.current(guard).prefetch(hash);
     }
 
-    /// Searches the frames whose tag matches the hash, and returns the first for which `is_it`
+    /// Searches the frames whose tags match the hash, and returns the first for which `is_it`
     /// returns true.
     #[inline]
     pub(super) fn find(
@@ -81,8 +80,8 @@ impl ResizablePageTable {
         mut is_it: impl FnMut(FrameId) -> bool,
     ) -> Option<FrameId> {
         loop {
-            // `current` is loaded before `older`. A reader that sees the newer table in `current`
-            // therefore also sees the older one in `older`.
+            // `current` is loaded before `older`, so a reader that sees the newer table in
+            // `current` also sees the older one in `older`.
             let current = self.current(guard);
             if let Some(older) = self.older(guard)
                 && let PageTableLookup::Frame(frame) = older.find(hash, &mut is_it)
@@ -97,7 +96,7 @@ impl ResizablePageTable {
         }
     }
 
-    /// Adds a word for a frame. Returns `false` if there is no free word for it.
+    /// Adds a frame. Returns `false` if there is no free word for it.
     pub(super) fn insert(&self, hash: u64, frame: FrameId, guard: &EpochGuard) -> bool {
         loop {
             match self.current(guard).insert(hash, frame) {
@@ -108,7 +107,7 @@ impl ResizablePageTable {
         }
     }
 
-    /// Removes the word of a frame. Returns whether this call removed it.
+    /// Removes a frame. Returns whether this call removed it.
     pub(super) fn remove(&self, hash: u64, frame: FrameId, guard: &EpochGuard) -> bool {
         loop {
             let current = self.current(guard);
@@ -125,12 +124,12 @@ impl ResizablePageTable {
         }
     }
 
-    /// Replaces the table by a table for `frames` frames. `hash_of` must return the hash of a
-    /// frame's node. If the new table has no free word for a frame, `no_room` is called with the
-    /// frame, which is then in neither table.
+    /// Replaces the table by one for `frames` frames. `hash_of` must return the hash of a frame's
+    /// node. If the new table has no free word for a frame, `no_room` is called with the frame,
+    /// which is then in neither table.
     ///
     /// # Errors
-    /// If the operating system cannot provide the memory. In that case, nothing has changed.
+    /// If the operating system cannot provide the memory, in which case nothing has changed.
     pub(super) fn replace(
         &self,
         frames: usize,
@@ -166,7 +165,7 @@ impl ResizablePageTable {
         Ok(())
     }
 
-    /// Frees the tables that were replaced and that no reader can access any more.
+    /// Frees the replaced tables that no reader can still access.
     pub(super) fn drop_replaced(&self, epochs: &Epochs) {
         if let Some(mut replaced) = self.replaced.try_lock() {
             replaced.retain(|(epoch, table)| {

@@ -1,20 +1,20 @@
-//! A job for which many threads wait and which one of them executes, such as a read in flight. It
-//! is model-checked in `model_check.rs`.
+//! A job that many threads wait for but only one executes, such as a read in flight.
+//! `model_check.rs` model-checks it.
 //!
 //! The first thread that needs the result executes the job: it waits for the device and publishes
 //! every node of the batch. The other threads sleep until the job is done. If the executing thread
-//! panics, the job is abandoned, and the other threads start again.
+//! panics, the job is abandoned, and the other threads start over.
 //!
-//! An asynchronous task, which must not sleep, registers a waker and polls again when it is woken.
-//! Some thread must still wait for the device. The first task that registers a waker for a ready
-//! job is therefore asked to arrange this.
+//! An asynchronous task must not sleep, so it registers a waker and polls again when it is woken.
+//! Some thread must still wait for the device, which the first task that registers a waker for a
+//! ready job is asked to arrange.
 
 use crate::sync::{Condvar, Mutex};
 use std::task::Waker;
 
 #[derive(Debug)]
 enum JobState<J, R> {
-    /// The job is not complete yet, so it cannot be executed.
+    /// The job is still under construction and cannot be executed.
     Preparing,
     /// The job can be executed, but no thread has started it.
     Ready(J),
@@ -25,7 +25,7 @@ enum JobState<J, R> {
     Abandoned,
 }
 
-/// A job and its result, which all threads that wait for it share.
+/// A job and its result, shared by all threads that wait for it.
 #[derive(Debug)]
 pub(super) struct SingleFlight<J, R> {
     inner: Mutex<FlightState<J, R>>,
@@ -35,9 +35,9 @@ pub(super) struct SingleFlight<J, R> {
 #[derive(Debug)]
 struct FlightState<J, R> {
     state: JobState<J, R>,
-    /// Wakers that are called when the state changes.
+    /// Wakers to call when the state changes.
     wakers: Vec<Waker>,
-    /// Whether a task has already been asked to arrange that a thread waits for the device.
+    /// Whether a task was already asked to arrange that a thread waits for the device.
     is_watched: bool,
 }
 
@@ -63,12 +63,12 @@ impl<J, R: Clone> SingleFlight<J, R> {
         }
     }
 
-    /// Makes the job available, so that a waiting thread can execute it.
+    /// Makes the job available for a waiting thread to execute.
     pub(super) fn ready(&self, job: J) {
         self.set(JobState::Ready(job));
     }
 
-    /// Executes the job in the thread that has constructed it, and returns the result.
+    /// Executes the job in the thread that constructed it, and returns the result.
     pub(super) fn run_at_once(&self, run: impl FnOnce() -> R) -> R {
         let unwinding = AbandonGuard(self);
         let result = run();
@@ -94,7 +94,7 @@ impl<J, R: Clone> SingleFlight<J, R> {
     }
 
     /// Returns the result of the job. If no thread has started the job, this thread executes it
-    /// with `run`; otherwise it waits for the result. Returns `None` if the job was abandoned.
+    /// with `run`; otherwise this thread waits. Returns `None` if the job was abandoned.
     pub(super) fn finish(&self, run: impl FnOnce(J) -> R) -> Option<R> {
         let mut inner = self.inner.lock();
         loop {
@@ -111,7 +111,7 @@ impl<J, R: Clone> SingleFlight<J, R> {
         }
     }
 
-    /// Executes the job with `run` if no thread has started it and `is_ready` returns that it would
+    /// Executes the job with `run` if no thread has started it and `is_ready` says that it would
     /// not block. Returns the state of the job afterwards.
     pub(super) fn try_finish(
         &self,
@@ -132,9 +132,9 @@ impl<J, R: Clone> SingleFlight<J, R> {
         }
     }
 
-    /// Registers a waker, which is called when the job becomes ready, done or abandoned. Returns
-    /// `None` if the job is already done or abandoned. The first caller that finds the job ready
-    /// but not started gets the result of `watch`, and must ensure that the job is executed.
+    /// Registers a waker to call when the job becomes ready, done or abandoned. Returns `None` if
+    /// the job is already done or abandoned. The first caller that finds the job ready but not
+    /// started gets the result of `watch`, and must ensure that the job is executed.
     pub(super) fn wake<W>(&self, waker: &Waker, watch: impl FnOnce(&J) -> W) -> Option<Option<W>> {
         let mut inner = self.inner.lock();
         let watched = match &inner.state {
@@ -174,7 +174,7 @@ impl<J, R: Clone> Drop for AbandonGuard<'_, J, R> {
 }
 
 impl<J, R> FlightState<J, R> {
-    /// Takes the job out of a flight that is ready, and marks the flight as running.
+    /// Takes the job from a ready flight, and marks the flight as running.
     fn begin(&mut self) -> J {
         match std::mem::replace(&mut self.state, JobState::Running) {
             JobState::Ready(job) => job,

@@ -1,12 +1,12 @@
-//! Statistics of the cache. A hit updates only a counter of its own thread, without a write to
-//! shared memory.
+//! Statistics of the cache. A hit updates only a counter of its own thread, and writes to no shared
+//! memory.
 
 use crate::EpochGuard;
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of stripes that belong to one thread each. A thread whose epoch slot is below this number
-/// has its own stripe; all other threads share one more stripe.
+/// Number of stripes that belong to a single thread each. A thread whose epoch slot is below this
+/// number has its own stripe; all other threads share one more.
 const STRIPES: usize = 64;
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ struct StatsStripe {
     failures: AtomicU64,
 }
 
-/// Counters divided into stripes by thread, so that threads rarely write to the same cache line.
+/// Counters striped by thread, so that threads rarely write to the same cache line.
 #[derive(Debug)]
 pub(super) struct StripedCounters {
     stripes: Box<[CachePadded<StatsStripe>]>,
@@ -42,8 +42,8 @@ impl StripedCounters {
     fn add(&self, guard: &EpochGuard, counter: impl Fn(&StatsStripe) -> &AtomicU64, count: u64) {
         match guard.slot() {
             Some(slot) if slot < STRIPES => {
-                // A load and a store suffice here, because no other thread writes to this stripe: a
-                // slot belongs to one thread.
+                // A load and a store suffice, because a slot belongs to one thread, and no other
+                // thread writes to this stripe.
                 let counter = counter(&self.stripes[slot]);
                 counter.store(
                     counter.load(Ordering::Relaxed).wrapping_add(count),
@@ -103,7 +103,7 @@ impl StripedCounters {
     }
 }
 
-/// Statistics of a cache. Counts are totals since the creation of the cache, and byte sizes are
+/// Statistics of a cache. Counts are totals since the cache was created, and byte sizes are
 /// current. The fields are read one after another, so they are not a consistent snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
@@ -116,35 +116,34 @@ pub struct CacheStats {
     pub index_misses: u64,
     /// Number of lookups that waited for a read started by another call.
     pub joined: u64,
-    /// Number of nodes that were evicted to free frames for others.
+    /// Number of nodes evicted to free frames for others.
     pub evictions: u64,
-    /// Number of misses that read the node into private memory. This happens if every frame is in
-    /// use or cannot be recycled before the epoch advances.
+    /// Number of misses that read the node into private memory, because every frame was in use or
+    /// could not be recycled until the epoch advanced.
     pub private_reads: u64,
     /// Number of failed reads, including nodes that failed verification or decoding.
     pub failures: u64,
     /// The memory budget in bytes.
     pub budget_bytes: u64,
-    /// Bytes charged to the budget: the sum of the next five fields. It exceeds the budget in two
-    /// cases only: while a reduction of the budget takes effect, and while guards and references
-    /// keep more private memory alive than the reserve for it.
+    /// Bytes charged to the budget: the sum of the next five fields. They exceed the budget only
+    /// while a reduction of the budget takes effect, and while guards and references keep more
+    /// private memory alive than is reserved for it.
     pub charged_bytes: u64,
     /// Bytes of the chunks in use, including frame headers and free frames.
     pub arena_bytes: u64,
-    /// Bytes of the page tables, including tables that were replaced but not freed yet.
+    /// Bytes of the page tables, including replaced tables that are not freed yet.
     pub table_bytes: u64,
     /// Bytes of lists, counters and other structures of fixed size.
     pub fixed_bytes: u64,
-    /// Bytes of nodes in private memory, which guards and references keep alive.
+    /// Bytes of nodes in private memory that guards and references keep alive.
     pub private_bytes: u64,
-    /// Bytes of scratch memory and of the records of reads in flight.
+    /// Bytes of scratch memory and of the bookkeeping of reads in flight.
     pub working_bytes: u64,
-    /// Bytes of frames that contain a node. They are included in `arena_bytes`.
+    /// Bytes of frames that contain a node. Included in `arena_bytes`.
     pub resident_bytes: u64,
-    /// Bytes of frames that a [`FrameRef`](super::FrameRef) pins. They are included in
-    /// `arena_bytes`.
+    /// Bytes of frames pinned by a [`FrameRef`](super::FrameRef). Included in `arena_bytes`.
     pub pinned_bytes: u64,
-    /// Number of chunks that are being emptied, either to be divided into frames of another size or
-    /// to be returned to the system.
+    /// Number of chunks being emptied, either to be divided into frames of another size or to be
+    /// returned to the system.
     pub draining_chunks: u64,
 }

@@ -1,5 +1,5 @@
-//! Verification of nodes that were read, with a fallback from a damaged copy to the node's own
-//! tier. It also assigns reads to batches.
+//! Verifies nodes that were read, and falls back from a damaged copy to the node's own tier. Also
+//! assigns reads to batches.
 
 use super::NodeCacheInner;
 use super::read::{BatchEntry, NodeBytes, ReadBatchBuilder};
@@ -8,7 +8,7 @@ use crate::{NodePointer, Result};
 use alluvium_base::Purpose;
 use std::sync::Arc;
 
-/// Returns the batch for a tier, and creates it if it does not exist.
+/// Returns the batch for a tier, creating it if there is none yet.
 pub(super) fn batch_for_tier(issues: &mut Vec<ReadBatchBuilder>, tier: u8) -> &mut ReadBatchBuilder {
     let at = issues.iter().position(|issue| issue.tier == tier);
     let at = at.unwrap_or_else(|| {
@@ -23,8 +23,8 @@ pub(super) fn batch_for_tier(issues: &mut Vec<ReadBatchBuilder>, tier: u8) -> &m
 }
 
 impl NodeCacheInner {
-    /// Verifies the bytes that were read from a promoted copy, and returns them if they match the
-    /// pointer. Otherwise, removes the copy and reads the node from its own tier (C8).
+    /// Verifies the bytes of a promoted copy, and returns them if they match the pointer.
+    /// Otherwise, removes the copy and reads the node from its own tier (C8).
     #[cold]
     pub(super) fn verify_copy<'b>(&self, entry: &mut BatchEntry, brought: NodeBytes<'b>) -> NodeBytes<'b> {
         let pointer = entry.pointer;

@@ -233,8 +233,8 @@ impl LogInner {
         Ok((sources, most))
     }
 
-    /// Removes a retained segment and returns its file to the pool. If the file cannot be opened,
-    /// for example because there are no file descriptors left, the file is deleted.
+    /// Removes a retained segment and returns its file to the pool. If the file cannot be opened for
+    /// want of a resource such as a file descriptor, the file is deleted instead.
     ///
     /// # Errors
     /// I/O errors.

@@ -160,8 +160,8 @@ fn chunks_move_to_the_node_size_that_needs_them() {
     look_up(&cache, &small);
     let full = cache.stats();
     assert!(full.resident_bytes > 6 * MIB);
-    // The cache is full of nodes of one page. Nodes of eight pages are now used repeatedly, and all
-    // of these would fit into the cache.
+    // The cache is full of one-page nodes. Now use nodes of eight pages repeatedly, all of which
+    // would fit into the cache.
     for _ in 0..12 {
         look_up(&cache, &large[..100]);
     }
@@ -207,11 +207,11 @@ fn every_node_size_gets_frames_in_the_smallest_cache() {
 fn frames_cut_from_memory_of_larger_nodes_are_free_frames() {
     let mut store = Store::new(1);
     let (large, small) = (store.write_many(300, 16), store.write_many(5000, 1));
-    // The cache is so large that the frame headers of a chunk of small frames extend into the first
-    // frame of a chunk of large ones.
+    // The cache is large enough that the frame headers of a chunk of small frames reach into the
+    // first frame of a chunk of large ones.
     let cache = store.cache(16 * MIB);
-    // Memory that was offered for registration is not returned to the system. A chunk that moves to
-    // another class therefore still has its old contents.
+    // Memory that was offered for registration is not returned to the system, so a chunk that moves
+    // to another class still has its old contents.
     let _region = cache.memory_region();
     look_up(&cache, &large);
     look_up(&cache, &small);
@@ -233,8 +233,7 @@ fn a_full_cache_lends_a_sixteenth_of_its_budget_and_no_more() {
     let other = cache.try_reserve(MIB / 2).unwrap();
     assert_eq!(cache.stats().working_bytes, MIB);
     assert!(cache.try_reserve(1).is_none());
-    // Reservations are part of the budget. When other nodes are read, nodes are evicted to stay
-    // within it.
+    // Reservations are part of the budget: to stay within it, reading other nodes evicts some.
     for pointer in &pointers {
         let guard = cache.epochs().pin();
         drop(cache.get(pointer, &guard, Purpose::Lookup).unwrap());

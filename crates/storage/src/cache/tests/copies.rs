@@ -1,5 +1,5 @@
-//! Tests of promoted copies of nodes on a slower tier: which reads use them, and what is read if a
-//! copy is damaged.
+//! Tests of promoted copies of nodes from a slower tier: which reads use them, and what is read if
+//! a copy is damaged.
 
 use super::*;
 use crate::extents::{Extent, UNIT};
@@ -23,8 +23,8 @@ fn read(cache: &NodeCache, pointer: &NodePointer) {
     assert_content(pointer, &node);
 }
 
-/// Writes the collected nodes to an extent, as the background step of the store does. Returns the
-/// number of nodes.
+/// Writes the collected nodes to an extent, as the store's background step does. Returns the number
+/// of nodes.
 fn copy(store: &Store, cache: &NodeCache, extent: Extent) -> usize {
     let Some(collected) = cache.copies().take_collected(0) else {
         return 0;
@@ -49,7 +49,7 @@ fn spoil(store: &Store, tier: u8, offset: u64, len: u64) {
     .unwrap();
 }
 
-/// Returns a cache that has missed each node several times, so that most of the nodes have a copy.
+/// Returns a cache that has missed each node several times, so that most nodes have a copy.
 fn copied() -> (Store, NodeCache, Vec<NodePointer>, u32) {
     let mut store = Store::new(2);
     let codecs = [NodeCodec::None, NodeCodec::Lz4];
@@ -76,7 +76,7 @@ fn what_has_a_copy_is_not_read_from_its_own_tier() {
     let (store, cache, pointers, _) = copied();
     let before = cache.copies().stats().hits;
     let copied = cache.copies().stats().copies;
-    // The nodes on their own tier are overwritten. Only nodes that have a copy can still be read.
+    // Overwrite the nodes on their own tier, so that only nodes with a copy can still be read.
     spoil(&store, 1, 0, store.ends[1]);
     let guard = cache.epochs().pin();
     let found = pointers.iter().filter(|pointer| {
@@ -94,7 +94,7 @@ fn what_has_a_copy_is_not_read_from_its_own_tier() {
 #[test]
 fn a_copy_that_is_something_else_by_now_is_not_used() {
     let (store, cache, pointers, extents) = copied();
-    // The space of the copies was reused for other data before the copies were removed from the
+    // The space of the copies is reused for other data before the copies are removed from the
     // index.
     spoil(&store, 0, 0, place(extents).offset());
     for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! A device for tests, whose reads can be held back until they are released. It can also be told to
-//! fail or to return wrong data.
+//! A device for tests that can hold back reads until they are released, and can be told to fail or
+//! to return wrong data.
 
 use alluvium_device::batch::BatchCompletion;
 use alluvium_device::forward::ForwardDevice;
@@ -67,7 +67,7 @@ impl Gated {
         self.state.lock().lie = lie;
     }
 
-    /// Returns the number of reads in each batch submitted so far.
+    /// Returns the number of reads in each batch so far.
     pub(super) fn batches(&self) -> Vec<usize> {
         self.state.lock().batches.clone()
     }

@@ -1,5 +1,5 @@
 //! Tests of the cache on in-memory devices. The content of a node is derived from its pointer, so
-//! the tests detect if nodes are mixed up.
+//! the tests notice when nodes are mixed up.
 
 mod behaviour;
 mod budget;
@@ -19,8 +19,8 @@ use device::Gated;
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// The word between the words that identify a node. None of its bytes is zero, so that memory which
-/// the cache has misused cannot look as if it had been cleared.
+/// The filler between the words that identify a node. None of its bytes is zero, so that memory
+/// misused by the cache cannot look as if it had been cleared.
 const FILLER: u64 = 0x0707_0707_0707_0707;
 
 /// A store whose nodes are written directly to its devices.
@@ -91,7 +91,7 @@ impl Store {
     }
 }
 
-/// Returns the content of a node. It is compressible, and different for each offset and birth
+/// Returns the content of a node, which is compressible and differs for each offset and birth
 /// generation. Every fourth word identifies the node.
 fn content(offset: u64, birth: u64, pages: u8) -> Vec<u8> {
     let words = u64::from(pages) * PAGE / 8;
@@ -105,8 +105,8 @@ fn content(offset: u64, birth: u64, pages: u8) -> Vec<u8> {
     (0..words).flat_map(|i| word(i).to_le_bytes()).collect()
 }
 
-/// Returns whether some words of a node are those that its pointer implies. Comparing all words
-/// would make the stress tests too slow.
+/// Checks some words of a node against its pointer. Comparing all words would make the stress tests
+/// too slow.
 fn is_content_of(pointer: &NodePointer, node: &[u8]) -> bool {
     let words = node.len() as u64 / 8;
     let word = |i: u64| u64::from_le_bytes(node[i as usize * 8..][..8].try_into().unwrap());
@@ -126,8 +126,7 @@ fn assert_content(pointer: &NodePointer, node: &[u8]) {
     );
 }
 
-/// Asserts that the cache has no violations, now and again after all retired frames can be
-/// recycled.
+/// Asserts that the cache has no violations, now and again once all retired frames can be recycled.
 fn assert_sound(cache: &NodeCache) {
     for _ in 0..2 {
         assert_eq!(cache.check(), []);

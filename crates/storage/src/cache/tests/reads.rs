@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-/// Waits until `count` lookups have joined reads that other calls have started.
+/// Waits until `count` lookups have joined reads started by other calls.
 fn wait_for_joins(cache: &NodeCache, count: u64) {
     while cache.stats().joined < count {
         thread::sleep(Duration::from_millis(1));
@@ -163,8 +163,8 @@ fn all_misses_of_a_tier_go_to_the_device_together() {
     for (pointer, node) in twice.iter().zip(&nodes) {
         assert_content(pointer, node);
     }
-    // Adjacent nodes are read with a single request. The cached node divides the nodes into those
-    // before it and those after it.
+    // Adjacent nodes are read with a single request. The cached node splits the nodes into those
+    // before and those after it.
     assert_eq!(store.files[0].batches(), [1, 2]);
     assert_eq!(store.files[1].batches(), [1]);
 }

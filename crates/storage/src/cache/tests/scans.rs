@@ -142,7 +142,7 @@ fn a_cache_of_one_hundredth_of_the_data_degrades_and_does_not_thrash() {
     let cache = store.cache(MIB);
     let pointers = store.write_many(25_600, 1);
     let mut random = fastrand::Rng::with_seed(4);
-    // 80 % of the lookups are of 100 hot nodes, which represent index nodes. The others are of
+    // 80 % of the lookups are of 100 hot nodes, which stand for index nodes. The others are of
     // random nodes.
     let mut hot_misses = 0;
     for i in 0..20_000 {
@@ -192,8 +192,8 @@ fn many_misses_under_one_guard_degrade_to_private_memory() {
 fn what_is_read_once_does_not_drive_out_what_is_read_less_often_than_the_hand_goes_round() {
     let mut store = Store::new(1);
     let cache = store.cache(4 * MIB);
-    // These nodes would occupy 80 % of the cache. Each of them is used once for every 800 reads of
-    // other nodes.
+    // These nodes would occupy 80 % of the cache. Each is used once for every 800 reads of other
+    // nodes.
     let finders = store.write_many(800, 1);
     let leaves = store.write_many(8000, 1);
     for (leaf, finder) in leaves.iter().zip(finders.iter().cycle()) {

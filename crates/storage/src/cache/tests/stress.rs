@@ -9,11 +9,11 @@ struct Run {
     budget: u64,
 }
 
-/// Performs the random operations of one thread. Every node that the cache returns is compared with
-/// its pointer.
+/// Performs one thread's random operations, and compares every node that the cache returns with its
+/// pointer.
 fn operate(cache: &NodeCache, pointers: &[NodePointer], random: &mut fastrand::Rng) {
     let mut choose = |n: usize| -> Vec<NodePointer> {
-        // Two thirds of the nodes are selected from the first quarter.
+        // Choose two thirds of the nodes from the first quarter.
         let one = |random: &mut fastrand::Rng| {
             let below = if random.u8(..3) < 2 {
                 pointers.len() / 4
@@ -104,8 +104,8 @@ fn run(run: &Run) {
         let sampler = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let stats = cache.stats();
-                // Guards and references may keep more private memory alive than the reserve for it.
-                // That memory cannot be limited, so it is excluded here.
+                // Guards and references may keep more private memory alive than is reserved for it.
+                // That memory cannot be limited, so exclude it here.
                 let own = stats.charged_bytes - stats.private_bytes - stats.working_bytes;
                 if own > stats.budget_bytes - stats.budget_bytes / 32 {
                     exceeded.fetch_add(1, Ordering::Relaxed);

@@ -72,7 +72,7 @@ fn records_without_payload_say_as_much_in_as_many_bytes() {
         let bytes = header.encode(HEADER.seed(), 512, b"");
         assert_eq!(RecordHeader::decode(&bytes), Some(header));
     }
-    // These headers are invalid, because the watermark is not below the record or a sequence number
+    // These headers are invalid: the watermark is not below the record, or a sequence number
     // exceeds the maximum.
     for bad in [
         RecordHeader {

@@ -1,4 +1,4 @@
-//! Tests of the complete log.
+//! Tests of the log as a whole.
 
 mod basic;
 mod crash;
@@ -18,8 +18,7 @@ fn memory() -> Arc<dyn Directory> {
     Arc::new(MemoryDirectory::new())
 }
 
-/// Returns options with sixteen segments of one page each and two lanes, so that rare events happen
-/// often.
+/// Returns options with sixteen one-page segments and two lanes, so that rare events happen often.
 fn small() -> LogOptions {
     LogOptions {
         limit_bytes: 16 * 4096,

@@ -1,5 +1,5 @@
-//! Tests of size limits, release, recycling, long records, gaps on the same boot and on another
-//! one, and generations.
+//! Tests of the size limit, release, recycling, long records, gaps (on the same boot and on another
+//! one), and generations.
 
 use super::super::*;
 use super::{memory, reopen, small};
@@ -29,7 +29,7 @@ fn the_limit_is_kept_and_a_release_makes_room() {
         assert!(usage.live_bytes <= usage.limit_bytes - 4096, "{usage:?}");
         assert!(usage.disk_bytes <= usage.limit_bytes + 2 * 4096, "{usage:?}");
         assert!(usage.resident_bytes >= usage.live_bytes);
-        // The sequence numbers for which there was no space can still be appended.
+        // The sequence numbers that did not fit can still be appended.
         log.append_as(
             next,
             1,
@@ -219,13 +219,13 @@ fn a_gap_above_all_watermarks_ends_the_log_on_any_boot() {
     let directory = with_a_gap();
     for survival in [CrashSurvival::Process, CrashSurvival::All] {
         let image = directory.image(survival, 1);
-        // Cutting off the end of a segment needs no space on the disk.
+        // Cutting off the end of a segment needs no disk space.
         image.set_capacity(image.used());
         let (log, seen) = sequences(&image, 0).unwrap();
         assert_eq!((seen, log.completed()), (vec![1, 2], 2), "{survival:?}");
         image.set_capacity(u64::MAX);
-        // Records that were cut off must never reappear, on the same boot or another one, although
-        // their sequence numbers are used again.
+        // Records that were cut off must never reappear, on the same boot or another one, even
+        // though their sequence numbers are reused.
         log.append(3, 1, b"another three", LogDurability::Disk).unwrap();
         drop(log);
         for later in [CrashSurvival::Process, CrashSurvival::All, CrashSurvival::None] {
@@ -294,7 +294,8 @@ fn an_older_superblock_than_the_log_has_seen_is_refused() {
         matches!(refused, Err(Error::OlderGeneration { opened: 3, named: 4 })),
         "{refused:?}"
     );
-    // A durable segment must always name the newest generation, whichever segments are recycled.
+    // Some durable segment must always name the newest generation, no matter which segments are
+    // recycled.
     let (log, _) = reopen(&directory, small(), 0, 4).unwrap();
     let mut next = 2;
     for generation in 5..30 {
@@ -334,10 +335,10 @@ fn records_at_or_below_the_checkpoint_are_not_replayed() {
         let (log, seen) = sequences(&directory.image(CrashSurvival::None, from), from).unwrap();
         assert_eq!(seen, (from + 1..=20).collect::<Vec<_>>());
         assert_eq!(log.completed(), 20);
-        // The superblock, or the mark written by the last sync, contains this watermark.
+        // This watermark is in the superblock or in the mark that the last sync wrote.
         assert!(log.synced() >= from.max(19), "{}", log.synced());
     }
-    // The checkpoint is beyond the end of the log, as after a release of all its segments.
+    // The checkpoint is beyond the end of the log, as after all its segments were released.
     let (log, seen) = sequences(&directory.image(CrashSurvival::None, 1), 25).unwrap();
     assert_eq!((seen, log.completed()), (vec![], 25));
     log.append(26, 1, b"next", LogDurability::Disk).unwrap();
@@ -360,7 +361,7 @@ fn an_error_of_the_replay_leaves_the_log_as_it_was() {
     assert_eq!(sequences(&directory, 0).unwrap().1, [1, 2]);
 }
 
-/// Files that cannot be mapped into memory, with a count of the open ones.
+/// Files that cannot be memory-mapped, with a count of the open ones.
 pub(super) mod unmapped {
     use alluvium_device::forward::{ForwardDevice, ForwardDirectory};
     use alluvium_device::*;
@@ -433,7 +434,7 @@ fn a_note_does_not_keep_the_segment_of_a_long_record() {
         after <= options.segment_bytes,
         "nothing needs the log, {after} bytes are live"
     );
-    // Later records can use the whole log again, and the record that names the generation is found.
+    // Later records can use the whole log again, and the generation record is found.
     log.append(2, 1, &long, LogDurability::Process).unwrap();
     drop(log);
     let (_, replayed) = reopen(&directory, options, 1, 2).unwrap();
@@ -460,7 +461,7 @@ fn a_log_that_starts_small_takes_about_what_it_holds_and_grows_to_whole_segments
     prepared(&log);
     assert!(lengths().iter().sum::<u64>() <= 6 * (16 << 10), "{:?}", lengths());
     drop(log);
-    // The same must hold for a process that writes little and reopens the log repeatedly.
+    // The same must hold for a process that writes little and keeps reopening the log.
     for next in 2..20 {
         let (log, replayed) = reopen(&directory, options, next - 2, next - 1).unwrap();
         assert_eq!(replayed.len(), 1);
@@ -482,13 +483,13 @@ fn a_log_that_starts_small_takes_about_what_it_holds_and_grows_to_whole_segments
     assert!(lengths().contains(&(1 << 20)), "{:?}", lengths());
     let usage = log.usage();
     assert!(usage.disk_bytes <= 2 * usage.live_bytes, "{usage:?}");
-    // A record longer than the existing segments is stored in a segment of its own.
+    // A record longer than the existing segments gets a segment of its own.
     log.append(6000, 1, &[3; 900 << 10], LogDurability::Process)
         .unwrap();
     log.note_generation(20).unwrap();
     log.release(6000).unwrap();
     drop(log);
-    // A large store has segments of full size from the beginning. A small store returns the unused
+    // A large store has full-sized segments from the beginning. A small store returns the unused
     // space.
     let large = LogOptions {
         stored_bytes: 1 << 30,

@@ -1,5 +1,5 @@
-//! A simple model of a log, a story that performs the same random steps on the log and on the
-//! model, and the rules for the state of the log after a crash.
+//! A simple model of a log, random stories that take the same steps on the log and the model, and
+//! the rules for what a crash may leave of the log.
 
 use super::super::*;
 use super::Replayed;
@@ -16,23 +16,23 @@ pub(super) struct Known {
     pub(super) payload: Option<Vec<u8>>,
 }
 
-/// All appended records that are still valid, and what was acknowledged to the caller.
+/// All appended records that are still valid, and what the caller was told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) records: BTreeMap<u64, Known>,
     /// The next sequence number to be assigned.
     pub(super) next: u64,
-    /// The synced watermark that the log has reported to the caller.
+    /// The synced watermark last reported to the caller.
     pub(super) synced: u64,
-    /// The completion watermark that the log has reported to the caller. Everything up to it
-    /// survives the end of the process.
+    /// The completion watermark last reported to the caller. Everything up to it survives a process
+    /// crash.
     pub(super) told: u64,
     /// The cut in the superblock: the checkpoint contains everything up to this sequence number.
     pub(super) from: u64,
     pub(super) generation: u64,
 }
 
-/// What happened between the state of the model and the opening of the log.
+/// What happened between the model's state and the opening of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Crash {
     /// The process was killed.
@@ -66,9 +66,9 @@ impl Model {
         }
     }
 
-    /// Checks the records that were replayed after a crash, and panics with `context` if they
-    /// violate the rules. After any crash, they must be a prefix of the assigned sequence numbers,
-    /// and must include everything that was acknowledged.
+    /// Checks the records replayed after a crash, and panics with `context` if they violate the
+    /// rules. After any crash, they must be a prefix of the assigned sequence numbers and include
+    /// everything that was acknowledged.
     pub(super) fn judge(&self, crash: Crash, replayed: &Replayed, completed: u64, context: &str) {
         let mut expected = self.from + 1;
         for (first, count, payload) in replayed {
@@ -97,8 +97,8 @@ impl Model {
         assert!(completed < self.next, "{context}: {completed} was never assigned");
     }
 
-    /// Checks that each sequence number in this range is void or contained in the checkpoint,
-    /// because it was not replayed.
+    /// Checks sequence numbers that were not replayed: each must be void or contained in the
+    /// checkpoint.
     fn judge_voids(&self, mut first: u64, last: u64, context: &str) {
         while first <= last {
             let void = self.records.range(..=first).next_back();
@@ -110,7 +110,7 @@ impl Model {
         }
     }
 
-    /// Returns the model that corresponds to a recovered log.
+    /// Returns the model of the recovered log.
     pub(super) fn recovered(&self, replayed: &Replayed, log: &WriteAheadLog) -> Model {
         let mut records: BTreeMap<u64, Known> = BTreeMap::new();
         let mut next = self.from + 1;
@@ -150,9 +150,9 @@ pub(super) struct Story {
     pub(super) log: Option<WriteAheadLog>,
     pub(super) model: Arc<Mutex<Model>>,
     pub(super) rng: Rng,
-    /// Sequence numbers that are assigned but not appended yet.
+    /// Sequence numbers that were assigned but not yet appended.
     late: Vec<(u64, u32)>,
-    /// Number of times that each kind of step was performed, for tests that require certain steps.
+    /// How often each kind of step was taken, for tests that require certain steps.
     pub(super) done: BTreeMap<&'static str, u64>,
 }
 
@@ -233,7 +233,7 @@ impl Story {
         Ok(())
     }
 
-    /// Appends or voids all sequence numbers that are assigned but not appended yet.
+    /// Appends or voids all sequence numbers that were assigned but not yet appended.
     pub(super) fn settle(&mut self) -> Result<()> {
         for (first, count) in std::mem::take(&mut self.late) {
             self.did("late");
@@ -279,7 +279,7 @@ impl Story {
             let through = if self.rng.bool() {
                 completed
             } else {
-                // The release must be up to the end of some record.
+                // A release must end at the last sequence number of a record.
                 let ends: Vec<u64> = records.map(|(_, known)| known.last).collect();
                 let most = completed.min(model.from.max(*ends.last().unwrap_or(&0)));
                 ends.get(self.rng.usize(..ends.len().max(1)))
@@ -299,7 +299,7 @@ impl Story {
         Ok(())
     }
 
-    /// Performs one random step on the log and the model.
+    /// Takes one random step on the log and the model.
     pub(super) fn step(&mut self) -> Result<()> {
         match self.rng.u8(..100) {
             0..70 => {
@@ -357,8 +357,7 @@ impl Story {
         Ok(())
     }
 
-    /// Continues after an error from which the log can recover, in the same way as after the
-    /// process was killed.
+    /// Continues after an error that the log can recover from, as if the process had been killed.
     pub(super) fn resume(&mut self) -> Result<()> {
         self.log = None;
         self.late.clear();
