@@ -1,4 +1,4 @@
-//! Errors of the storage layer. An error states the cause, the location on disk and the remedy.
+//! Errors of the storage layer. Each states the cause, the location on disk and the remedy.
 
 use alluvium_base::ErrorKind;
 use std::fmt;
@@ -7,7 +7,7 @@ use thiserror::Error;
 /// The result of a storage operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The kind of on-disk structure to which a [`DiskLocation`] refers.
+/// The kind of on-disk structure that a [`DiskLocation`] refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OnDiskObject {
     /// One copy of a superblock.
@@ -21,7 +21,7 @@ pub enum OnDiskObject {
     LogRecord,
     /// The marker file of a tier's directory.
     TierMark,
-    /// The list of all tiers of a store but the first.
+    /// The list of all of a store's tiers but the first.
     TierList,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for DiskLocation {
     }
 }
 
-/// The advice at the end of every error message about damaged data.
+/// The advice that ends every error message about damaged data.
 pub const DAMAGE_ADVICE: &str = "; restore the store from a backup, or run `alluvium repair`";
 
 /// An error of a storage operation.
@@ -77,23 +77,23 @@ pub enum Error {
     /// An I/O error of the device.
     #[error(transparent)]
     Device(#[from] alluvium_device::Error),
-    /// The data read is not the data that was written. The data was not used.
+    /// The data read is not the data that was written. It was not used.
     #[error("damaged {place}: expected {expected}, found {found}{}", DAMAGE_ADVICE)]
     Corrupt {
         place: DiskLocation,
-        /// A description of the content that was expected.
+        /// What the content should have been.
         expected: String,
-        /// A description of the content that was read.
+        /// What was read instead.
         found: String,
     },
     /// The directory does not contain a store.
     #[error("{directory} is not a store: {why}")]
     NotAStore {
         directory: String,
-        /// The reason why the directory is not accepted.
+        /// Why the directory is not accepted.
         why: String,
     },
-    /// The data file of a tier does not exist in the tier's directory.
+    /// A tier's data file is missing from the tier's directory.
     #[error(
         "{file} is missing in {directory}, and with it all data of this tier: restore the store from a backup"
     )]
@@ -102,24 +102,24 @@ pub enum Error {
         file: String,
         directory: String,
     },
-    /// The directory passed for a tier does not contain that tier of this store.
+    /// The directory given for a tier does not contain that tier of this store.
     #[error("{directory} is not tier {tier} of the store in {store}: {why}")]
     WrongTier {
         directory: String,
         tier: u8,
         /// Description of the store's first directory.
         store: String,
-        /// A description of the mismatch and its remedy.
+        /// The mismatch and its remedy.
         why: String,
     },
     /// The directory already contains a store.
     #[error("{directory} holds a store already: open it instead of creating it")]
     StoreExists {
-        /// The directory, in the form returned by
+        /// The directory as returned by
         /// [`Directory::describe`](alluvium_device::Directory::describe).
         directory: String,
     },
-    /// The device of a tier other than the first has failed. The store continues without this tier:
+    /// The device of a tier other than the first has failed. The store goes on without this tier:
     /// data on the other tiers can still be read, and new data is written to them.
     #[error(
         "tier {tier} in {directory} fails at {access}: {cause}; the other tiers still work and receive all \
@@ -130,10 +130,10 @@ pub enum Error {
         tier: u8,
         directory: String,
         access: crate::tiers::FailedAccess,
-        /// The error of the device, including the name of the file.
+        /// The device's error, including the name of the file.
         cause: String,
     },
-    /// The store was written by a newer version of Alluvium, whose format this version cannot read.
+    /// A newer version of Alluvium wrote the store in a format that this version cannot read.
     #[error(
         "{place} has format version {found}, but this version of Alluvium reads versions up to {supported}: upgrade Alluvium"
     )]
@@ -144,7 +144,7 @@ pub enum Error {
         /// The newest format version that can be read.
         supported: u32,
     },
-    /// The store was written by an older version of Alluvium, whose format is no longer supported.
+    /// An older version of Alluvium wrote the store in a format that is no longer supported.
     #[error(
         "{place} has format version {found}, but this version of Alluvium reads version {supported}: \
         export the store with the version that wrote it (`alluvium export`), and import it with this one \
@@ -170,8 +170,8 @@ pub enum Error {
         /// The newest generation named in the log.
         named: u64,
     },
-    /// A merge operator cannot apply the operands of a key, because it rejects the key's value. The
-    /// value and the operands are unchanged.
+    /// A merge operator rejects a key's value, so it cannot apply the operands to it. The value and
+    /// the operands are unchanged.
     #[error(
         "the value of the key \"{}\" cannot be merged, because the merge operator {operator} rejects it ({why}): put another value, or delete the key",
         key.escape_ascii()
@@ -181,7 +181,7 @@ pub enum Error {
         key: Vec<u8>,
         /// The name of the merge operator.
         operator: &'static str,
-        /// The reason why the operator rejects the value.
+        /// Why the operator rejects the value.
         why: String,
     },
     /// The store does not have enough space for the request. Nothing was changed.
@@ -190,10 +190,10 @@ pub enum Error {
         wanted: u64,
         /// Number of bytes available to requests of this allocation class.
         free: u64,
-        /// Whether a reserve remains that requests of this allocation class must not use.
+        /// Whether there is a reserve left that requests of this allocation class must not use.
         reserve: bool,
     },
-    /// The log has reached its size limit. Nothing was written. The sequence numbers of the record
+    /// The log has reached its size limit, and nothing was written. The record's sequence numbers
     /// are still unused: append the record again once the log has space, or void the numbers with
     /// `WriteAheadLog::void`.
     #[error(
@@ -204,14 +204,14 @@ pub enum Error {
     LogFull {
         /// Size in bytes of the record to be appended.
         wanted: u64,
-        /// Size in bytes of the segments that are not released.
+        /// Size in bytes of the unreleased segments.
         live: u64,
         /// Maximum size of the log in bytes.
         limit: u64,
-        /// Whether a reserve remains that appends of this priority must not use.
+        /// Whether there is a reserve left that appends of this priority must not use.
         reserve: bool,
     },
-    /// An earlier write or sync failed. The store therefore refuses changes until it is reopened
+    /// An earlier write or sync failed, so the store refuses changes until it is reopened
     /// (invariant S6).
     #[error("the store refuses changes since an earlier failure ({cause}): close it and open it again")]
     Poisoned {
@@ -222,7 +222,7 @@ pub enum Error {
     #[error("option {option}: {why}")]
     BadOption {
         option: &'static str,
-        /// A description of the problem and of a valid alternative.
+        /// The problem, and a valid alternative.
         why: String,
     },
 }
@@ -236,7 +236,7 @@ impl Error {
         }
     }
 
-    /// Returns the kind of the error, which does not depend on the structure that caused it.
+    /// Returns the kind of the error, regardless of which structure it concerns.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -257,8 +257,8 @@ impl Error {
         }
     }
 
-    /// Returns the failed tier and the kind of access that failed, if this is an
-    /// [`Error::TierFails`]; otherwise `None`. Other tiers are not affected by such an error.
+    /// Returns the failed tier and the kind of access that failed if this is an
+    /// [`Error::TierFails`], and `None` otherwise. Such an error does not affect other tiers.
     #[must_use]
     pub fn failing_tier(&self) -> Option<(u8, crate::tiers::FailedAccess)> {
         match self {
@@ -267,8 +267,8 @@ impl Error {
         }
     }
 
-    /// Returns whether a sentence returned by a check reports a tier that cannot be read, other
-    /// than the first. Such a sentence ends with the message of [`Error::TierFails`].
+    /// Returns whether a sentence from a check reports an unreadable tier other than the first.
+    /// Such a sentence ends with the message of [`Error::TierFails`].
     #[must_use]
     pub fn reports_unreadable_tier(sentence: &str) -> bool {
         let marker = format!(" fails at {}: ", crate::tiers::FailedAccess::Reading);
@@ -277,7 +277,7 @@ impl Error {
     }
 
     /// Returns whether a resource is exhausted: disk space, space in the store, file descriptors,
-    /// or memory. Nothing was changed, and the same request may succeed later.
+    /// or memory. Nothing has changed, and the same request may succeed later.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.kind() == ErrorKind::Full

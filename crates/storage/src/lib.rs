@@ -1,23 +1,24 @@
-//! Storage layer. On top of devices, it provides crash-safe, reference-counted and cached pages.
+//! The storage layer, which builds crash-safe, reference-counted and cached pages on top of
+//! devices.
 //!
 //! *Scope*: superblocks and generations, extents and their reference counts, node encoding, the
-//! cache, the mechanics of the log, and the order in which all of these are written to the device.
+//! cache, the mechanics of the log, and the order in which all of these reach the device.
 //!
 //! *Must not depend on*: keys, messages, trees, transactions; the meaning of a log record.
 //!
 //! Invariants:
 //!
 //! - **S1** A block reachable from the durable superblock is never overwritten.
-//! - **S2** A checkpoint writes and syncs the data, and then writes and syncs the superblock. Only
-//!   then may extents be reused, holes be punched and log segments be recycled.
-//! - **S3** Every pointer verifies the block it points to. A block that is corrupted, misdirected,
-//!   stale or zeroed is detected when it is read.
-//! - **S4** A freed extent is reused only when two conditions are met: a later generation is
-//!   durable, and no guard or read in flight can still reach the extent's old content.
+//! - **S2** A checkpoint writes and syncs the data, and then the superblock. Only then may extents
+//!   be reused, holes be punched and log segments be recycled.
+//! - **S3** Every pointer verifies the block it points to. A corrupted, misdirected, stale or
+//!   zeroed block is detected when it is read.
+//! - **S4** A freed extent is reused only once a later generation is durable and no guard or read
+//!   in flight can still reach the extent's old content.
 //! - **S5** A full disk is reported before anything is written or installed.
 //! - **S6** After a failed write or sync, the store refuses further changes until it is reopened,
-//!   but reads continue. The failure of any tier but the first does not stop the store: the failed
-//!   tier is skipped (T7).
+//!   but reads continue. The failure of any tier but the first does not stop the store: it goes on
+//!   without the failed tier (T7).
 
 pub mod cache;
 pub mod epoch;
@@ -44,6 +45,6 @@ pub use node::{NodeCodec, NodePointer, PageSize};
 pub use tiers::{TierDirectories, TierFiles};
 
 /// Upper bound for sequence numbers, generations and other counters that only increase. A stored
-/// value above it is treated as corruption. Sums and successors of values read from disk therefore
-/// cannot overflow.
+/// value above it counts as corruption, so sums and successors of values read from disk cannot
+/// overflow.
 pub const IMPOSSIBLE: u64 = 1 << 62;

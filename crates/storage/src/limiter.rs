@@ -1,12 +1,11 @@
-//! A token bucket that limits the rate of background work. The current time is passed in by the
-//! caller.
+//! A token bucket that limits the rate of background work. The caller supplies the current time.
 
 use std::time::Duration;
 
-/// Limits work to a given rate in units per second, and allows bursts.
+/// Limits work to a rate in units per second, with bursts.
 ///
 /// Work is charged after it was done, and the caller must then wait for the returned duration. A
-/// single charge may therefore exceed the burst size, but the long-term rate is still enforced.
+/// single charge may therefore exceed the burst size, but the long-term rate still holds.
 ///
 /// ```
 /// use alluvium_storage::limiter::RateLimiter;
@@ -22,8 +21,7 @@ use std::time::Duration;
 pub struct RateLimiter {
     per_second: u64,
     burst: u64,
-    /// The time at which the bucket was or will be full. Each unit that is charged moves this time
-    /// forward.
+    /// The time at which the bucket was or will be full. Each charged unit postpones it.
     full_at: Duration,
 }
 
@@ -44,8 +42,8 @@ impl RateLimiter {
         self.per_second
     }
 
-    /// Charges `units` units of work at time `now`, which is measured from an arbitrary fixed
-    /// origin. Returns how long the caller must wait before it continues.
+    /// Charges `units` units of work at time `now`, measured from an arbitrary fixed origin.
+    /// Returns how long the caller must wait before it goes on.
     pub fn take(&mut self, now: Duration, units: u64) -> Duration {
         let from = self.full_at.max(now);
         self.full_at = from.saturating_add(self.time_of(units));
@@ -54,7 +52,7 @@ impl RateLimiter {
             .saturating_sub(now.saturating_add(self.time_of(self.burst)))
     }
 
-    /// Returns the time that the bucket needs to gain `units` units.
+    /// Returns how long the bucket takes to gain `units` units.
     fn time_of(&self, units: u64) -> Duration {
         let ns = u128::from(units) * 1_000_000_000 / u128::from(self.per_second);
         Duration::from_nanos(ns.try_into().unwrap_or(u64::MAX))

@@ -1,9 +1,8 @@
 //! Anonymous memory from the operating system. Address space is reserved in advance, and memory is
 //! committed when it is first touched.
 //!
-//! Apart from `device`, this is the only module that makes system calls. It performs no storage
-//! I/O, because anonymous memory is not a file, and only `device` accesses files (rule 1 of
-//! `CONTRIBUTING.md`).
+//! Apart from `device`, only this module makes system calls. It performs no storage I/O, because
+//! anonymous memory is not a file, and only `device` accesses files (rule 1 of `CONTRIBUTING.md`).
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -14,8 +13,8 @@ use std::slice;
 pub const HUGE_PAGE: usize = 2 << 20;
 const _: () = assert!(HUGE_PAGE.is_power_of_two() && MAPPED < HUGE_PAGE);
 
-/// A reserved range of address space, which is unmapped as a whole when it is dropped. Its bytes
-/// read as zero until they are written.
+/// A reserved range of address space, which is unmapped as a whole on drop. Its bytes read as zero
+/// until they are written.
 ///
 /// ```
 /// use alluvium_storage::memory::{AnonymousMemory, HUGE_PAGE};
@@ -31,17 +30,17 @@ pub struct AnonymousMemory {
     mapping_len: usize,
 }
 
-// SAFETY: the value only represents an address range. Code that accesses memory through its start
+// SAFETY: the value merely represents an address range. Code that accesses memory through its start
 // address is responsible for synchronisation.
 unsafe impl Send for AnonymousMemory {}
-// SAFETY: the same argument as for `Send` applies.
+// SAFETY: as for `Send` above.
 unsafe impl Sync for AnonymousMemory {}
 
 impl AnonymousMemory {
     /// Reserves `len` bytes of address space.
     ///
     /// # Errors
-    /// The error of the operating system, if it cannot create the mapping.
+    /// The operating system's error if it cannot create the mapping.
     pub fn reserve(len: usize) -> io::Result<AnonymousMemory> {
         let mapping_len = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: the kernel chooses the address of a new anonymous mapping, so no existing memory
@@ -74,8 +73,8 @@ impl AnonymousMemory {
         })
     }
 
-    /// Returns a pointer to the first byte. The [`AnonymousMemory::len`] bytes from there on can be
-    /// read and written while the reservation lives.
+    /// Returns a pointer to the first of [`AnonymousMemory::len`] bytes, which can be read and
+    /// written while the reservation lives.
     #[must_use]
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
@@ -103,8 +102,8 @@ impl AnonymousMemory {
         );
     }
 
-    /// Advises the operating system to use huge pages for a range. This is a hint, and has no
-    /// effect for a range shorter than a huge page.
+    /// Advises the operating system to use huge pages for a range. This is only a hint, which has
+    /// no effect on a range shorter than a huge page.
     ///
     /// # Panics
     /// If the range is not inside the reservation.
@@ -116,8 +115,8 @@ impl AnonymousMemory {
         }
     }
 
-    /// Prefaults the pages of a range, so that the first access to them does not cause a page
-    /// fault. This is a hint, and does not change the contents.
+    /// Prefaults the pages of a range, so that the first access does not cause a page fault. This
+    /// is only a hint, and leaves the contents unchanged.
     ///
     /// # Panics
     /// If the range is not inside the reservation.
@@ -130,14 +129,14 @@ impl AnonymousMemory {
         };
     }
 
-    /// Returns the memory of a range to the operating system. Afterwards, the range reads as zeros.
+    /// Returns the memory of a range to the operating system. The range then reads as zeros.
     ///
     /// # Panics
     /// If the range is not inside the reservation.
     ///
     /// # Safety
-    /// The contents of the range must not be needed any more, and no reference to non-atomic data
-    /// in the range may exist.
+    /// The contents of the range must no longer be needed, and there must be no reference to
+    /// non-atomic data in the range.
     pub unsafe fn give_back(&self, at: usize, len: usize) {
         self.check(at, len);
         // SAFETY: the range is inside the mapping, and the caller guarantees that its contents are
@@ -155,12 +154,12 @@ impl Drop for AnonymousMemory {
     }
 }
 
-/// Minimum size in bytes of a buffer that is mapped. A smaller buffer is allocated on the heap.
+/// Minimum size in bytes of a mapped buffer. Smaller buffers are allocated on the heap.
 const MAPPED: usize = 64 << 10;
 
-/// A zero-initialised byte buffer whose memory is committed when it is first touched. Large buffers
-/// are mapped and not allocated on the heap. An allocator would keep the freed memory for later
-/// use, and a later request may be too long for it.
+/// A zero-initialised byte buffer whose memory is committed when it is first touched. A large
+/// buffer is mapped rather than allocated on the heap, because an allocator would hold on to the
+/// freed memory, which may be too short for a later request.
 ///
 /// ```
 /// use alluvium_storage::memory::ZeroedBuffer;
@@ -178,7 +177,7 @@ enum ZeroedMemory {
 }
 
 impl ZeroedBuffer {
-    /// Returns a buffer of `len` bytes, which are all zero.
+    /// Returns a buffer of `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> ZeroedBuffer {
         let mapped = (len >= MAPPED).then(|| AnonymousMemory::reserve(len));
@@ -189,8 +188,8 @@ impl ZeroedBuffer {
         }
     }
 
-    /// Shortens the buffer to `len` bytes if it is longer. In a mapped buffer, memory after `len`
-    /// that has been touched stays committed until the buffer is dropped.
+    /// Shortens the buffer to `len` bytes if it is longer. In a mapped buffer, touched memory
+    /// beyond `len` stays committed until the buffer is dropped.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.0 {
             ZeroedMemory::Mapped(memory) => memory.len = memory.len.min(len),
@@ -229,8 +228,7 @@ impl DerefMut for ZeroedBuffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            // SAFETY: the same argument applies as in `deref`, and the owner is borrowed
-            // exclusively.
+            // SAFETY: as in `deref`, and the owner is borrowed exclusively.
             ZeroedMemory::Mapped(memory) => unsafe {
                 slice::from_raw_parts_mut(memory.start().as_ptr(), memory.len())
             },

@@ -1,8 +1,8 @@
-//! Atomics, fences and locks for lock-free code. A model checker can replace them.
+//! Atomics, fences and locks for lock-free code, which a model checker can replace.
 //!
-//! With `RUSTFLAGS="--cfg alluvium_model_check"`, these names refer to `loom`. It runs a test under
-//! every schedule, up to a maximum number of preemptions, and with every value that the memory
-//! model allows a load to return. Otherwise, the names refer to the standard library and
+//! With `RUSTFLAGS="--cfg alluvium_model_check"`, these names refer to `loom`, which runs a test
+//! under every schedule, up to a maximum number of preemptions, and with every value that the
+//! memory model allows a load to return. Otherwise, they refer to the standard library and
 //! `parking_lot`. The following command runs all model checks:
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //!     cargo test -p alluvium-storage --lib --release model_check
 //! ```
 //!
-//! This module is used by `epoch`, the lock-free parts of `cache`, the completion watermark and the
-//! group commit of the log. With this cfg, only the tests in the modules named `model_check` are
+//! The users of this module are `epoch`, the lock-free parts of `cache`, the completion watermark,
+//! and the log's group commit. With this cfg, only the tests in modules named `model_check` are
 //! meant to be run.
 
 #[cfg(alluvium_model_check)]
@@ -62,8 +62,7 @@ mod chosen {
     pub(crate) struct Condvar(parking_lot::Condvar);
 
     impl Condvar {
-        /// Releases the lock, waits for a notification, and locks again. Spurious wake-ups are
-        /// possible.
+        /// Releases the lock, waits for a notification, and locks again. May wake up spuriously.
         pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             self.0.wait(&mut guard);
             guard
@@ -74,12 +73,11 @@ mod chosen {
         }
     }
 
-    /// Number of times that a thread spins before it yields the processor, because the thread that
-    /// it waits for may not be running.
+    /// Number of times a thread spins before it yields the processor, because the thread it waits
+    /// for may not be running.
     const SPINS: u32 = 64;
 
-    /// Waits briefly for another thread. `turns` is the number of times that the caller has already
-    /// waited.
+    /// Waits briefly for another thread. `turns` is how often the caller has waited already.
     pub(crate) fn spin(turns: u32) {
         if turns < SPINS {
             std::hint::spin_loop();

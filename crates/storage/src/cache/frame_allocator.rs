@@ -90,7 +90,7 @@ impl NodeCacheInner {
         (least, frames / AHEAD_FRACTION)
     }
 
-    /// Returns a frame that was allocated but not published to its lane's stock.
+    /// Puts a frame that was allocated but not published back into the thread's stock.
     pub(super) fn return_frame(&self, frame: FrameId, guard: &EpochGuard) {
         let mut lane = self.lanes[self.lane_of(guard)].lock();
         debug_assert_eq!(self.header(frame).pins(), 0, "no reader has seen it");

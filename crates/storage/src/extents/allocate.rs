@@ -1,5 +1,5 @@
-//! Allocation of extents, from free space or by growing the file, and the later transitions of
-//! allocated extents.
+//! Allocates extents from free space or by growing the file, and implements the later transitions
+//! of allocated extents.
 
 use super::backing::UnitBacking;
 use super::policy::{self, AllocationStep};
@@ -14,11 +14,11 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Maximum number of free units that a single allocation tries on a full disk in order to find out
-/// whether they occupy space.
+/// On a full disk, it is unknown which free units occupy space. A single allocation tries at most
+/// this many of them.
 const MAX_PROBES: u32 = 64;
 
-/// Whether the file system and the limit of the tier allowed a request for space.
+/// Whether the file system and the tier's limit granted a request for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpaceGrant {
     Given,
@@ -50,9 +50,9 @@ impl Extents {
         self.allocate_between(tier, units..=units, class, None)
     }
 
-    /// Allocates an extent whose length is within the range `units`, directly after `near` if
-    /// possible. The extent has the maximum length, unless the tier is fragmented, the disk is
-    /// full, or the tier starts small and contains little data.
+    /// Allocates an extent whose length is in the range `units`, right after `near` if possible.
+    /// The extent gets the maximum length, unless the tier is fragmented, the disk is full, or the
+    /// tier starts small and has little data.
     ///
     /// # Errors
     /// As [`Extents::allocate`].
@@ -102,8 +102,8 @@ impl Extents {
                     probed = true;
                 }
                 AllocationStep::Full(_) if wanted > least => {
-                    // There may be enough space for fewer units than wanted, so half as many are
-                    // tried.
+                    // Retry with half as many units, because there may still be enough space for
+                    // them.
                     wanted = least.max(wanted / 2);
                     refused = false;
                 }
@@ -128,8 +128,7 @@ impl Extents {
         self.shared.slot(tier).limits
     }
 
-    /// Returns whether a request for space on a tier has failed, and no space has been freed there
-    /// since.
+    /// Returns whether a tier has refused a request for space since space was last freed there.
     ///
     /// # Panics
     /// If the store has no such tier.
@@ -138,8 +137,8 @@ impl Extents {
         self.shared.slot(tier).refused.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a request of this class can allocate a unit on a tier. To find out, a unit
-    /// is allocated and freed again.
+    /// Returns whether a request of this class can allocate a unit on a tier, by allocating one and
+    /// freeing it again.
     ///
     /// # Panics
     /// If the store has no such tier.
@@ -154,15 +153,15 @@ impl Extents {
     }
 
     /// Reserves space on a tier for compactions that free space, in addition to the shared reserve.
-    /// Only [`AllocationClass::Freeing`] may use it. `bytes` is the space that a single such
-    /// compaction needs. The reserve is limited to an eighth of the used space.
+    /// Only [`AllocationClass::Freeing`] may use it. `bytes` is the space that one such compaction
+    /// needs. The reserve is limited to an eighth of the used space.
     pub fn set_freeing_reserve(&self, tier: u8, bytes: u64) {
         let units = bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         self.shared.lock(tier).freeing = units;
     }
 
     /// Frees a provisional extent. All writes to it must have completed, and no cache may contain
-    /// data from it, because the next owner may write to the same space in the same generation.
+    /// data from it, because its next owner may write to the same space in the same generation.
     ///
     /// # Panics
     /// If the extent is not provisional.
@@ -170,7 +169,7 @@ impl Extents {
         self.shared.lock(extent.tier).abandon(extent);
     }
 
-    /// Frees the end of a provisional extent, so that it keeps its first `units`. Returns the
+    /// Frees the end of a provisional extent, of which the first `units` are kept. Returns the
     /// shortened extent.
     ///
     /// # Panics
@@ -180,8 +179,8 @@ impl Extents {
         self.shared.lock(extent.tier).trim(extent, units)
     }
 
-    /// Makes provisional extents part of the generation under construction. Each extent is paired
-    /// with its number of live bytes, and keeps one reference.
+    /// Makes provisional extents part of the generation under construction. Each extent comes with
+    /// its number of live bytes, and keeps its one reference.
     ///
     /// # Panics
     /// If an extent is not provisional, or if its live bytes exceed its size.
@@ -200,8 +199,8 @@ impl Extents {
         self.shared.lock(extent.tier).retain(extent);
     }
 
-    /// Releases a reference to a live extent, which was unlinked at `epoch`. Returns whether this
-    /// was the last reference, in which case the extent is now dead.
+    /// Releases a reference to a live extent that was unlinked at `epoch`. Returns whether it was
+    /// the last reference, so that the extent is now dead.
     ///
     /// # Panics
     /// If the extent is not live.
@@ -238,8 +237,7 @@ impl Extents {
         self.find(extent).map_or(0, |head| head.references)
     }
 
-    /// Returns the live extent that contains a byte offset of a tier's file, or `None` if there is
-    /// none.
+    /// Returns the live extent that contains a byte offset of a tier's file, if any.
     #[must_use]
     pub fn extent_at(&self, tier: u8, offset: u64) -> Option<Extent> {
         let unit = u32::try_from(offset / UNIT).ok()?;
@@ -269,8 +267,8 @@ impl Extents {
         usage
     }
 
-    /// Returns the memory in bytes that the extent maps use. They need about eight bytes for each
-    /// unit in use. A chunk of 64 MiB that is completely free needs almost no memory.
+    /// Returns the memory in bytes that the extent maps use: about eight bytes for each unit in
+    /// use, and almost nothing for a completely free chunk of 64 MiB.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let slots = self.shared.slots.iter();
@@ -307,16 +305,16 @@ fn tier_usage(tier: &TierExtents, limits: &TierLimits) -> TierUsage {
 }
 
 impl TierExtents {
-    /// Returns whether a request that found only `had` units would succeed if it were allowed to
-    /// use the reserve.
+    /// Returns whether a request for which only `had` units were available would succeed if it
+    /// could use the reserve.
     fn backed_longest_beyond(&self, had: u32, least: u32) -> bool {
         had < least && self.backed.longest() >= least
     }
 }
 
 impl TierSlot {
-    /// Charges up to `units` units to the limit of the tier. Returns the number of units that the
-    /// limit allows, which have been charged.
+    /// Charges up to `units` units to the tier's limit. Returns how many the limit allowed, which
+    /// are the ones charged.
     fn charge(&self, units: u32) -> u32 {
         let Some(limit) = self.limits.max_bytes.map(|bytes| bytes / UNIT) else {
             self.occupied.fetch_add(units.into(), Ordering::Relaxed);
@@ -343,8 +341,8 @@ impl TierSlot {
 }
 
 impl ExtentsInner {
-    /// Makes at least `units` more units backed, by allocating space for free units or, if there
-    /// are none without space, by growing the file.
+    /// Makes at least `units` more units backed, by allocating space for free units or, if all of
+    /// them have space, by growing the file.
     pub(super) fn provide(
         &self,
         slot: &TierSlot,
@@ -361,13 +359,13 @@ impl ExtentsInner {
         self.grow(slot, tier, units)
     }
 
-    /// Allocates space for those units of a free range that are not backed. The lock of the tier is
-    /// released during I/O.
+    /// Allocates space for the unbacked units of a free range. The tier's lock is released during
+    /// I/O.
     fn back(&self, tier: &mut MutexGuard<'_, TierExtents>, range: Range<u32>) -> Result<SpaceGrant> {
         let gaps: Vec<Range<u32>> = tier.backed.gaps_in(range).collect();
         for gap in gaps {
-            // While the lock was released, another thread may have changed this part of the range.
-            // It is skipped, and the caller chooses its next step again.
+            // Another thread may have changed this part of the range while the lock was released.
+            // Skip it, and let the caller choose its next step again.
             if !tier.free.contains(gap.clone()) || tier.backed.count_in(gap.clone()) > 0 {
                 continue;
             }
@@ -378,7 +376,7 @@ impl ExtentsInner {
         Ok(SpaceGrant::Given)
     }
 
-    /// Allocates space for a free range in which no unit is known to be backed.
+    /// Allocates space for a free range with no units known to be backed.
     fn back_gap(&self, tier: &mut MutexGuard<'_, TierExtents>, gap: &Range<u32>) -> Result<SpaceGrant> {
         let holes = tier.holes.count_in(gap.clone());
         let slot = self.slot(tier.number);
@@ -409,8 +407,8 @@ impl ExtentsInner {
         }
     }
 
-    /// Allocates space for free units anywhere in the file. Units at low offsets are preferred, so
-    /// that the end of the file can be truncated later.
+    /// Allocates space for free units anywhere in the file, preferring low offsets, so that the end
+    /// of the file can be truncated later.
     pub(super) fn back_any(&self, tier: &mut MutexGuard<'_, TierExtents>, units: u32) -> Result<SpaceGrant> {
         let mut wanted = units;
         let mut at = 0;
@@ -423,8 +421,7 @@ impl ExtentsInner {
                     policy::InitialSizing::Whole,
                 )));
             if self.back_gap(tier, &gap)? == SpaceGrant::Refused {
-                // The disk has no space for a whole step, but it may have enough for the units that
-                // are needed.
+                // The disk has no space for a whole step, but may have enough for the units needed.
                 let need = gap.start..gap.end.min(gap.start + wanted);
                 if need == gap
                     || !tier.is_unbacked(need.clone())
@@ -441,8 +438,8 @@ impl ExtentsInner {
         Ok(SpaceGrant::Given)
     }
 
-    /// Searches for free units that occupy space although the disk is full. After the store is
-    /// opened, it is not known which free units occupy space.
+    /// On a full disk, searches for free units that do occupy space. After the store is opened, it
+    /// is unknown which ones do.
     fn probe(&self, tier: &mut MutexGuard<'_, TierExtents>, units: u32) -> Result<()> {
         let (mut found, mut at) = (0, 0);
         for _ in 0..MAX_PROBES {
@@ -458,9 +455,9 @@ impl ExtentsInner {
         Ok(())
     }
 
-    /// Extends the file by a growth step, or only by `units` if the disk has no space for a whole
-    /// step. The lock of the tier is released during I/O. If another thread is already changing the
-    /// file's length, this thread waits for it and then lets the caller retry.
+    /// Extends the file by a growth step, or by just `units` if the disk has no space for a whole
+    /// step. The tier's lock is released during I/O. If another thread is already changing the
+    /// file's length, waits for it and then lets the caller retry.
     pub(super) fn grow(
         &self,
         slot: &TierSlot,
@@ -472,7 +469,7 @@ impl ExtentsInner {
             return Ok(SpaceGrant::Given);
         }
         let room = MAX_TIER_UNITS - tier.units;
-        // The first extent of a tier also allocates the space of the reserve.
+        // A tier's first extent also allocates the space of the reserve.
         let reserve = match tier.used() {
             0 => tier.reserve(&slot.limits).units(),
             _ => 0,
@@ -488,8 +485,7 @@ impl ExtentsInner {
         let length = |added: u32| u64::from(before + added) * UNIT;
         tier.resizing = true;
         let (added, done) = MutexGuard::unlocked(tier, || {
-            // After a crash, the length of the file may not be a multiple of the unit size. The
-            // last unit is completed first.
+            // After a crash, the file may end within a unit. Complete that unit first.
             let part = length(0)..file.len();
             let begun = if part.is_empty() {
                 Ok(())

@@ -1,11 +1,10 @@
-//! Tracks the file system space of a tier's units: which free units occupy space, which are in use
-//! by a device operation, and where the file ends. It is part of [`TierExtents`], and performs no
-//! I/O either.
+//! Tracks which of a tier's units have space on the file system, which are in use by a device
+//! operation, and where the file ends. Like the rest of [`TierExtents`], this code performs no I/O.
 
 use super::tier::TierExtents;
 use std::ops::Range;
 
-/// What a finished device operation has changed about the file system space of its units.
+/// Whether units have file system space after a device operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitBacking {
     Backed,
@@ -14,8 +13,8 @@ pub(super) enum UnitBacking {
 }
 
 impl TierExtents {
-    /// Returns the number of free units that are not known to be holes. These units may occupy
-    /// space on the file system.
+    /// Returns the number of free units not known to be holes, which may therefore occupy space on
+    /// the file system.
     pub(super) fn occupying(&self) -> u32 {
         let held_holes: u32 = self
             .held
@@ -30,13 +29,13 @@ impl TierExtents {
         self.free.count() - (self.holes.count() - held_holes)
     }
 
-    /// Returns the first run of units, at or after `at`, that are free and not known to be backed.
+    /// Returns the first run of free units at or after `at` that are not known to be backed.
     pub(super) fn first_unbacked(&self, at: u32) -> Option<Range<u32>> {
         let free = self.free.runs_in(at..self.units);
         free.flat_map(|run| self.backed.gaps_in(run)).next()
     }
 
-    /// Returns the first free unit, at or after `at`, for which it is not known whether it occupies
+    /// Returns the first free unit at or after `at` for which it is unknown whether it occupies
     /// space.
     pub(super) fn first_unknown(&self, at: u32) -> Option<u32> {
         let free = self.free.runs_in(at..self.units);
@@ -49,7 +48,7 @@ impl TierExtents {
         self.free.contains(range.clone()) && self.backed.count_in(range) == 0
     }
 
-    /// Removes units from the set of free units while a device operation uses them.
+    /// Takes units out of the free set for the duration of a device operation.
     pub(super) fn hold(&mut self, range: Range<u32>) {
         self.free.remove(range.clone());
         self.backed.clear(range.clone());
@@ -61,8 +60,8 @@ impl TierExtents {
         self.held.push(range);
     }
 
-    /// Returns units to the set of free units after a device operation. `space` tells whether they
-    /// now have file system space.
+    /// Returns units to the free set after a device operation. `space` says whether they now have
+    /// file system space.
     pub(super) fn unhold(&mut self, range: &Range<u32>, space: UnitBacking) {
         let at = self.held.iter().position(|held| held == range);
         self.held
@@ -82,7 +81,7 @@ impl TierExtents {
         }
     }
 
-    /// Adds the units at the end of a file that has grown. They are free and backed.
+    /// Adds the units at the end of a file that has grown, which are free and backed.
     pub(super) fn extend(&mut self, units: u32) {
         assert!(
             units > self.units,
@@ -97,8 +96,8 @@ impl TierExtents {
         self.units = units;
     }
 
-    /// Removes units at the end of a file that has been truncated. They must have been removed from
-    /// the free units with [`TierExtents::hold`].
+    /// Removes the units at the end of a file that was truncated. They must have been taken out of
+    /// the free set with [`TierExtents::hold`].
     pub(super) fn shorten(&mut self, cut: &Range<u32>) {
         let at = self.held.iter().position(|held| held == cut);
         self.held.swap_remove(at.expect("only what is held is cut off"));
@@ -110,14 +109,14 @@ impl TierExtents {
         self.holes.shrink(cut.start);
     }
 
-    /// Returns the longest range of free units at the end of the file in which at most `occupying`
-    /// units may occupy space on the file system.
+    /// Returns the longest range of free units at the end of the file with at most `occupying`
+    /// units that may occupy space on the file system.
     pub(super) fn tail_with(&self, occupying: u32) -> Range<u32> {
         let tail = self.units - self.free.run_below(self.units)..self.units;
         let mut start = tail.start;
         while self.free.count_in(start..tail.end) - self.holes.count_in(start..tail.end) > occupying {
-            // Each iteration skips at least one unit that may occupy space beyond the allowed
-            // number, so the loop terminates.
+            // Each iteration skips at least one surplus unit that may occupy space, so the loop
+            // terminates.
             let surplus = tail.end - start - self.holes.count_in(start..tail.end) - occupying;
             start += surplus;
         }
@@ -125,8 +124,8 @@ impl TierExtents {
         start..tail.end
     }
 
-    /// Marks all units that belong to no extent as free, after the states were read from a map. It
-    /// is not known whether these units occupy space. `units` is the length of the file.
+    /// Once the states were read from a map, marks all units that belong to no extent as free.
+    /// Whether these occupy space is unknown. `units` is the length of the file.
     pub(super) fn opened(&mut self, units: u32) {
         assert!(
             self.held.is_empty(),

@@ -1,5 +1,5 @@
-//! Consistency check of the extents. It compares them with the reachable extents and with the map
-//! on disk, and verifies that the bookkeeping is consistent. All violations are returned.
+//! Consistency check of the extents: compares them with the reachable extents and the map on disk,
+//! and verifies the bookkeeping. All violations are returned.
 
 use super::open::read_map;
 use super::state::{ExtentPhase, ExtentState};
@@ -15,26 +15,26 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtentViolation {
-    /// A live extent is not reachable, so its space is leaked.
+    /// A live extent is unreachable, so its space is leaked.
     Leaked {
         extent: Extent,
-        /// The reference count of the extent, although no reference was found.
+        /// The reference count of the extent, although there is no reference to it.
         references: u32,
     },
     /// A reachable extent is not live, or is live with a different length.
     NotLive {
-        /// The extent, as given by the references to it.
+        /// The extent as named by the references to it.
         extent: Extent,
-        /// Description of the state of the extent's first unit.
+        /// The state of the extent's first unit.
         found: String,
     },
-    /// The reference count of an extent differs from the number of references that were found.
+    /// The reference count of an extent differs from the number of references found.
     References {
         /// The extent whose reference count is wrong.
         extent: Extent,
-        /// The reference count that the tier has stored.
+        /// The reference count stored in the tier.
         counted: u32,
-        /// The number of references that were found.
+        /// The number of references found.
         reachable: u64,
     },
     Overlap {
@@ -46,12 +46,12 @@ pub enum ExtentViolation {
     LiveBytes {
         /// The extent whose live bytes exceed its size.
         extent: Extent,
-        /// The number of live bytes, which is more than the extent's size.
+        /// The number of live bytes.
         live: u64,
     },
-    /// An extent ends after the end of its tier's file.
+    /// An extent reaches beyond the end of its tier's file.
     OutsideFile {
-        /// The extent that ends after the end of the file.
+        /// The extent that reaches too far.
         extent: Extent,
         /// Length of the file in units.
         units: u32,
@@ -59,18 +59,18 @@ pub enum ExtentViolation {
     /// The bookkeeping of a tier is inconsistent (X1, X6).
     Inconsistent {
         tier: u8,
-        /// A description of the contradiction.
+        /// What the contradiction is.
         what: String,
     },
-    /// The map on disk and the state in memory differ for an extent that has not changed since the
-    /// last freeze (X4).
+    /// An extent that has not changed since the last freeze differs between the map on disk and
+    /// memory (X4).
     Map {
-        /// The extent for which the two differ.
+        /// The extent that differs.
         extent: Extent,
-        /// The reference count and live bytes on disk, or `None` if the map does not contain the
+        /// Reference count and live bytes on disk, or `None` if the map does not contain the
         /// extent.
         on_disk: Option<(u32, u64)>,
-        /// The reference count and live bytes in memory, or `None` if the extent is not live.
+        /// Reference count and live bytes in memory, or `None` if the extent is not live.
         in_memory: Option<(u32, u64)>,
     },
 }
@@ -124,8 +124,7 @@ impl fmt::Display for ExtentViolation {
 impl Extents {
     /// Compares the live extents with the reachable ones, and checks that the bookkeeping is
     /// consistent. Each entry of `reachable` is an extent and a number of references to it; the
-    /// numbers of several entries for the same extent are added. The extents must not change during
-    /// the check.
+    /// numbers of repeated entries are added up. The extents must not change during the check.
     pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Vec<ExtentViolation> {
         let mut violations = Vec::new();
         let mut wanted: BTreeMap<Extent, u64> = BTreeMap::new();
@@ -151,9 +150,9 @@ impl Extents {
         violations
     }
 
-    /// Reads a map and compares it with the state in memory. Extents that have changed since the
-    /// last freeze are skipped. `map` must be the pointer written last, and no frozen map may exist
-    /// that is not written yet.
+    /// Reads a map and compares it with memory, except for extents that have changed since the last
+    /// freeze. `map` must be the newest pointer, and there must be no frozen map that is still to
+    /// be written.
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if the map cannot be read; I/O errors.
@@ -175,7 +174,7 @@ impl Extents {
 
 fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<ExtentViolation>) {
     // The extents are sorted by tier and start. If an extent overlaps any earlier one, it also
-    // overlaps the earlier extent that ends last, so only the latter is compared.
+    // overlaps the one of them that ends last, so compare it only with that extent.
     let mut furthest: Option<Extent> = None;
     for &second in wanted.keys() {
         let end = |extent: &Extent| u64::from(extent.start) + u64::from(extent.units);
@@ -191,8 +190,8 @@ fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<ExtentViol
     }
 }
 
-/// Compares the live extents of a tier with the reachable ones. Each reachable extent that is live
-/// is removed from `wanted`.
+/// Compares the live extents of a tier with the reachable ones, and removes from `wanted` those
+/// found live.
 fn check_live(tier: &TierExtents, wanted: &mut BTreeMap<Extent, u64>, violations: &mut Vec<ExtentViolation>) {
     for (start, head) in tier
         .states
@@ -221,7 +220,7 @@ fn check_live(tier: &TierExtents, wanted: &mut BTreeMap<Extent, u64>, violations
 /// Checks that the bookkeeping of a tier is consistent.
 fn check_inside(tier: &TierExtents, violations: &mut Vec<ExtentViolation>) {
     let mut whats = Vec::new();
-    // Units that a device operation uses are treated as free here.
+    // Treat units in use by a device operation as free.
     let mut free = tier.free.clone();
     for held in &tier.held {
         if free.count_in(held.clone()) > 0 {
@@ -261,7 +260,7 @@ fn check_inside(tier: &TierExtents, violations: &mut Vec<ExtentViolation>) {
     }));
 }
 
-/// Returns a description of a contradiction in the state of an extent, or `None` if there is none.
+/// Describes the contradiction in the state of an extent, if there is one.
 fn check_extent(extent: &Extent, head: &ExtentState, free: u32) -> Option<String> {
     let ExtentState { life, references, .. } = head;
     if free > 0 {
@@ -338,7 +337,7 @@ fn check_sets(tier: &TierExtents, free: &UnitSet) -> Vec<String> {
     findings.into_iter().flatten().collect()
 }
 
-/// Compares the state of a tier in memory with its state in the map on disk.
+/// Compares the state of a tier in memory with that in the map on disk.
 fn compare_map(tier: &TierExtents, on_disk: &TierExtents, violations: &mut Vec<ExtentViolation>) {
     let described = |map: &TierExtents, start| {
         let head = map

@@ -1,4 +1,4 @@
-//! Creates the extents of a new store, and of a tier that is added to a store.
+//! Creates the extents of a new store, and those of a tier added to a store.
 
 use super::allocate::file_units;
 use super::map::MapState;
@@ -10,9 +10,9 @@ use alluvium_device::Device;
 use std::sync::Arc;
 
 impl Extents {
-    /// Creates the extents of a new store, in which every unit is free. The reserve of each tier is
-    /// allocated only together with the tier's first extent, so that a new store is small. This
-    /// function only verifies that the disk has space for the reserve.
+    /// Creates the extents of a new store, with every unit free. To keep a new store small, a
+    /// tier's reserve is not allocated until its first extent is. This function only verifies that
+    /// the disk has space for it.
     ///
     /// # Errors
     /// [`Error::Full`] if the disk has no space for the reserve; I/O errors.
@@ -26,7 +26,7 @@ impl Extents {
         Ok(Extents { shared })
     }
 
-    /// Adds a tier whose data file is `file`. All its units are free.
+    /// Adds a tier with the data file `file`, in which all units are free.
     ///
     /// # Errors
     /// [`Error::Full`] if the disk has no space for the tier's reserve; I/O errors.
@@ -39,8 +39,7 @@ impl Extents {
     }
 }
 
-/// Verifies that the disk has space for the reserve of an empty tier, by growing the file
-/// temporarily.
+/// Verifies that the disk has space for an empty tier's reserve, by growing the file temporarily.
 fn prove_reserve(tier: &TierExtents, file: &dyn Device, limits: TierLimits) -> Result<()> {
     let reserve = policy::reserve(tier.used(), limits.reserve_bounds(), policy::InitialSizing::Whole);
     let reserve = u64::from(reserve) * UNIT;
@@ -59,8 +58,8 @@ fn prove_reserve(tier: &TierExtents, file: &dyn Device, limits: TierLimits) -> R
     }
 }
 
-/// Returns the state of an empty tier. Its data file may have been extended by an interrupted
-/// creation of the store.
+/// Returns the state of an empty tier. An interrupted creation of the store may have left its data
+/// file longer.
 fn empty_tier(tiers: &TierFiles, number: u8) -> Result<TierExtents> {
     let mut tier = TierExtents::new(number);
     tier.opened(file_units(tiers, number)?);

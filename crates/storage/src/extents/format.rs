@@ -1,9 +1,10 @@
 //! On-disk format of the extent map, version 1. All integers are little-endian; "varint" is LEB128.
 //!
-//! A map is the valid prefix of one file, `extents-<number>.map`, to which a [`MapPointer`] in the
+//! A map is the valid prefix of a file `extents-<number>.map`, to which a [`MapPointer`] in the
 //! superblock refers. It is a sequence of records, each padded with zeros to the logical block
-//! size. The first records are a snapshot, which lists all extents as changes to an empty map. Each
-//! checkpoint appends records with its changes. All entries of a record belong to the same tier.
+//! size. The first records form a snapshot, which lists all extents as changes to an empty map.
+//! Each checkpoint appends records with its changes. All entries of a record belong to the same
+//! tier.
 //!
 //! ```text
 //! record
@@ -60,9 +61,9 @@ const MAGIC: &[u8; 8] = b"ALVEXMAP";
 const VERSION: u32 = 1;
 const HEADER: usize = 48;
 const CHECKSUM_AT: usize = 40;
-/// Number of bytes of entries at which a record is full.
+/// A record is full once its entries have this many bytes.
 const FULL: usize = MIB as usize;
-/// Maximum size of an entry in bytes: one byte of flags and five varints of at most 10 bytes each.
+/// Maximum size of an entry in bytes: a flag byte and five varints of up to 10 bytes each.
 const MAX_ENTRY: usize = 64;
 /// Maximum size of a record in bytes.
 pub(super) const MAX_RECORD: usize = (HEADER + FULL + MAX_ENTRY).next_multiple_of(BLOCK as usize);
@@ -83,7 +84,7 @@ pub fn map_file(number: u64) -> String {
     format!("extents-{number}.map")
 }
 
-/// Returns the number in the name of a map file, or `None` if the name is not that of a map file.
+/// Returns the number in the name of a map file, or `None` for any other name.
 pub(super) fn map_number(name: &str) -> Option<u64> {
     let number = name
         .strip_prefix("extents-")?
@@ -93,21 +94,21 @@ pub(super) fn map_number(name: &str) -> Option<u64> {
     (map_file(number) == name).then_some(number)
 }
 
-/// Pointer to an extent map, as stored in the superblock. It identifies the file and the exact
-/// prefix of the file that is valid.
+/// Pointer to an extent map, stored in the superblock. It identifies the file and the exact prefix
+/// of it that is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapPointer {
     /// The number in the name of the map file.
     pub file: u64,
     /// Length of the valid prefix in bytes.
     pub length: u64,
-    /// Checksum of the last record. It depends on all earlier records, because checksums are
+    /// Checksum of the last record, which depends on all earlier records, because the checksums are
     /// chained.
     pub checksum: u64,
-    /// Generation of the last record. It is lower than the generation of the superblock if no
-    /// extent has changed since.
+    /// Generation of the last record, which is lower than the superblock's if no extent has changed
+    /// since.
     pub generation: u64,
-    /// Length in bytes of the snapshot at the beginning of the file.
+    /// Length in bytes of the snapshot at the start of the file.
     pub snapshot: u64,
     pub records: u32,
 }
@@ -206,26 +207,26 @@ pub(super) fn place(file: u64, offset: u64) -> DiskLocation {
     DiskLocation::new(OnDiskObject::ExtentMap, map_file(file), offset)
 }
 
-/// An entry of a map record. It describes one extent, or several adjacent extents that differ only
-/// in their position.
+/// An entry of a map record, for one extent or for several adjacent extents that differ only in
+/// position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MapEntry {
     pub(super) start: u32,
     pub(super) units: u32,
-    /// The reference count and the live bytes of the extent, or `None` if it no longer exists.
+    /// The extent's reference count and live bytes, or `None` if it no longer exists.
     pub(super) now: Option<(u32, u64)>,
     /// Whether no earlier record contains the extent.
     pub(super) new: bool,
-    /// Number of further extents, each directly after the previous one, that have the same fields.
+    /// Number of further extents with the same fields, each directly after the one before it.
     pub(super) repeats: u32,
 }
 
-/// Returns the value with which the checksum chain of a map file starts.
+/// Returns the seed for the first checksum in the chain of a map file.
 pub(super) fn first_link(file: u64) -> u64 {
     checksum::seeded(file, MAGIC)
 }
 
-/// The fields in the header of a map record.
+/// The fields in a map record's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MapRecordHeader {
     pub(super) file: u64,
@@ -240,13 +241,12 @@ pub(super) struct MapRecordBuilder {
     count: u32,
     end: u32,
     units: u32,
-    /// The last entry, which is not encoded yet because the next one may only increase its number
-    /// of repeats.
+    /// The last entry, which is not encoded yet because the next entry may merely repeat it.
     open: Option<MapEntry>,
 }
 
 impl MapRecordBuilder {
-    /// Adds an entry. Its extent must be after the extents of all previous entries.
+    /// Adds an entry, whose extent must follow those of all previous entries.
     pub(super) fn push(&mut self, entry: &MapEntry) {
         match &mut self.open {
             Some(open) if open.is_repeated_by(entry) => open.repeats += 1 + entry.repeats,
@@ -306,8 +306,8 @@ impl MapRecordBuilder {
         self.end = entry.start + entry.units * (entry.repeats + 1);
     }
 
-    /// Returns whether the record must be finished with [`MapRecordBuilder::seal`] before another
-    /// entry is added.
+    /// Returns whether [`MapRecordBuilder::seal`] must finish the record before another entry is
+    /// added.
     pub(super) fn is_full(&self) -> bool {
         self.entries.len() + MAX_ENTRY > FULL
     }
@@ -317,8 +317,8 @@ impl MapRecordBuilder {
         self.count == 0 && self.open.is_none()
     }
 
-    /// Finishes the record. Returns its encoded bytes and its checksum, which is seeded with
-    /// `link`, the checksum of the previous record. Afterwards the builder is empty.
+    /// Finishes the record and empties the builder. Returns the record's bytes and checksum. `link`
+    /// is the checksum of the previous record, which seeds this one.
     #[allow(clippy::indexing_slicing, reason = "the buffer is made here, for these bytes")]
     pub(super) fn seal(&mut self, header: &MapRecordHeader, link: u64) -> (AlignedBuffer, u64) {
         if let Some(open) = self.open.take() {
@@ -361,12 +361,12 @@ impl MapEntry {
     }
 }
 
-/// Returns the length, including padding, of the record that begins with `bytes`, which must be at
-/// least one block. Records of later format versions are accepted here, because the version can be
-/// trusted only after the checksum has been verified.
+/// Returns the padded length of the record that starts with `bytes`, which must be at least one
+/// block. Accepts records of later format versions, because the version cannot be trusted until the
+/// checksum has been verified.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the bytes are not the beginning of a record.
+/// [`Error::Corrupt`] if the bytes do not start a record.
 pub(super) fn record_len(bytes: &[u8], place: &DiskLocation) -> Result<usize> {
     let bad = |found: String| Error::corrupt(place.clone(), "a record of the extent map", found);
     let mut reader = ByteReader::new(bytes);
@@ -383,13 +383,13 @@ pub(super) fn record_len(bytes: &[u8], place: &DiskLocation) -> Result<usize> {
     Ok(whole as usize)
 }
 
-/// Decodes the record at the beginning of `bytes` and verifies its checksum, which is seeded with
-/// `link`, the checksum of the previous record. Each entry is passed to `visit`. Returns the header
-/// and the checksum of the record.
+/// Decodes the record at the start of `bytes` and verifies its checksum, which is seeded with
+/// `link`, the checksum of the previous record. Passes each entry to `visit`. Returns the record's
+/// header and checksum.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the bytes are not a record that follows the previous one;
-/// [`Error::NewerFormat`] if the checksum is correct but the format version is later; errors of
+/// [`Error::NewerFormat`] if the checksum is right but the format version is newer; errors of
 /// `visit`.
 pub(super) fn decode_record(
     bytes: &[u8],
@@ -426,7 +426,7 @@ pub(super) fn decode_record(
     if found != sum {
         return Err(bad(&format!("checksum {sum:016x}"), format!("{found:016x}")));
     }
-    // The version is checked after the checksum, because damage may have changed it.
+    // Check the version only after the checksum, because damage may have changed it.
     if version > VERSION {
         return Err(Error::NewerFormat {
             place: place.clone(),

@@ -1,14 +1,14 @@
-//! Persistence of the extent map. A freeze fixes the contents of a map at one instant; the map is
-//! then written without holding the locks of the tiers.
+//! Persistence of the extent map. A freeze fixes a map's contents at one instant, and the map is
+//! then written without holding the tiers' locks.
 //!
 //! # What it costs
 //!
-//! A checkpoint writes the changes since the previous one as a delta. Once the deltas are longer
-//! than the snapshot they follow, a new snapshot is written instead. The cost in space and time is
-//! therefore proportional to the number of changes, because the cost of a snapshot is amortised
-//! over about as many bytes of changes. A checkpoint without changes writes nothing. The following
-//! times were measured in memory, for a store of 1 TiB, with one thread that had one core of a busy
-//! two-core machine to itself (`cargo bench -p alluvium-storage --bench extents`):
+//! A checkpoint appends the changes since the previous one as a delta. Once the deltas outgrow the
+//! snapshot before them, a new snapshot is written instead. Space and time are therefore
+//! proportional to the number of changes, because the cost of a snapshot is amortised over about as
+//! many bytes of changes. A checkpoint without changes writes nothing. The following times were
+//! measured in memory, for a store of 1 TiB, with one thread that had one core of a busy two-core
+//! machine to itself (`cargo bench -p alluvium-storage --bench extents`):
 //!
 //! ```text
 //!                                     1 Mi extents of 1 MiB       4 Mi extents of 128 KiB,
@@ -39,36 +39,35 @@ use alluvium_base::{KIB, Purpose};
 use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::sync::Arc;
 
-/// Minimum growth of a map file in bytes. The file grows by an eighth of its length, or by this
-/// many bytes if that is more, so that a checkpoint has space in advance even if the disk becomes
-/// full.
+/// Minimum growth of a map file in bytes. The file grows by this or by an eighth of its length,
+/// whichever is more, so that a checkpoint has its space in advance even if the disk fills up.
 const MIN_GROWTH: u64 = 64 * KIB;
 
-/// The state of the map files of an open store.
+/// The state of an open store's map files.
 #[derive(Debug, Default)]
 pub(super) struct MapState {
     pub(super) directory: Option<Arc<dyn Directory>>,
-    /// The pointer to the map that was written last, and its file if it is open for appending.
+    /// The pointer to the newest map, and its file if that is open for appending.
     pub(super) current: Option<(MapPointer, Option<Arc<dyn Device>>)>,
     /// The number of the next map file, which no existing map file has.
     pub(super) next_file: u64,
-    /// Map files that are to be removed. Each entry is the number of a file, and the generation
-    /// that must be durable before it is removed.
+    /// Map files to be removed, each as its number and the generation that must be durable before
+    /// its removal.
     pub(super) replaced: Vec<(u64, u64)>,
-    /// Whether a frozen map exists that was neither written nor dropped yet.
+    /// Whether there is a frozen map that was neither written nor dropped.
     pub(super) frozen: bool,
 }
 
-/// The installed extents at one instant, as the contents of one generation. If this value is
+/// The installed extents at one instant, which are the contents of one generation. If this value is
 /// dropped before it is written, its changes become part of the next generation.
 #[derive(Debug)]
 #[must_use = "a cut is written with `write_map`"]
 pub struct FrozenMap {
     shared: Arc<ExtentsInner>,
     generation: u64,
-    /// The changed extents of each tier since the last freeze.
+    /// For each tier, the extents that changed since the last freeze.
     changes: Vec<Vec<ExtentChange>>,
-    /// All extents of each tier, if a snapshot is to be written, or `None` for a delta.
+    /// For each tier, all extents if a snapshot is to be written, or `None` for a delta.
     whole: Option<Vec<UnitStates>>,
     written: bool,
 }
@@ -80,13 +79,13 @@ impl FrozenMap {
         self.generation
     }
 
-    /// Returns the number of tiers that existed at the freeze.
+    /// Returns the number of tiers at the time of the freeze.
     #[must_use]
     pub fn tiers(&self) -> usize {
         self.changes.len()
     }
 
-    /// Returns the number of extents that changed between the last freeze and this one.
+    /// Returns the number of extents that changed since the freeze before this one.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.changes.iter().map(Vec::len).sum()
@@ -106,17 +105,16 @@ impl Drop for FrozenMap {
 }
 
 impl Extents {
-    /// Fixes the contents of the extent map of `generation`. It contains every extent installed or
-    /// released and every reference count changed before this call; later changes belong to the
-    /// next generation. The cost is proportional to the number of changes since the last freeze.
-    /// For a snapshot, one pointer for each 64 MiB in use is copied as well.
+    /// Fixes the contents of the extent map of `generation`. They comprise every extent installed
+    /// or released and every reference count changed before this call; later changes belong to the
+    /// next generation. The cost is proportional to the number of changes since the last freeze. A
+    /// snapshot also copies one pointer for each 64 MiB in use.
     ///
-    /// The data of installed extents must be synced before a superblock names this generation. To
-    /// ensure this, sync the tiers after the freeze, or install nothing between the sync and the
-    /// freeze.
+    /// The data of installed extents must be synced before a superblock names this generation.
+    /// Either sync the tiers after the freeze, or install nothing between the sync and the freeze.
     ///
     /// # Panics
-    /// If another frozen map exists that was neither written nor dropped.
+    /// If there is another frozen map that was neither written nor dropped.
     pub fn freeze(&self, generation: u64) -> FrozenMap {
         let mut map = self.shared.map.lock();
         assert!(!map.frozen, "a cut is under way: write or drop it first");
@@ -132,8 +130,8 @@ impl Extents {
             }
             None => MapWrite::Snapshot,
         };
-        // All tiers are locked at the same time. If an operation changed extents of two tiers
-        // together, the frozen map therefore contains both changes or neither.
+        // Lock all tiers at the same time, so that if an operation changes extents of two tiers,
+        // the frozen map contains both changes or neither.
         let mut tiers: Vec<_> = self.shared.slots.iter().map(|slot| slot.tier.lock()).collect();
         let changes = tiers.iter_mut().map(|tier| tier.freeze(generation)).collect();
         let whole =
@@ -147,8 +145,8 @@ impl Extents {
         }
     }
 
-    /// Writes and syncs the map, and returns the pointer that the superblock must store. The
-    /// previous map remains intact until [`Extents::made_durable`] is called.
+    /// Writes and syncs the map, and returns the pointer for the superblock. The previous map stays
+    /// intact until [`Extents::made_durable`] is called.
     ///
     /// # Errors
     /// `DiskFull` if the disk is full even after free space of the tiers was returned to the file
@@ -182,9 +180,9 @@ impl Extents {
         result
     }
 
-    /// Notes that the superblock of `generation` is durable. Extents that died in this generation
-    /// or an earlier one become reusable when their epoch is safe, and map files that are no longer
-    /// needed are removed.
+    /// Records that the superblock of `generation` is durable. Extents that died in this generation
+    /// or earlier become reusable once their epoch is safe, and map files that are no longer needed
+    /// are removed.
     pub fn made_durable(&self, generation: u64) {
         let mut map = self.shared.map.lock();
         map.remove_replaced(generation);
@@ -244,8 +242,8 @@ impl MapState {
                 Ok(pointer)
             }
             Err(error) => {
-                // No superblock names this file. If it cannot be removed now, its removal is
-                // retried when the next generation is durable.
+                // No superblock names this file. If removing it fails, retry when the next
+                // generation is durable.
                 if directory.remove(&map_file(number)).is_err() {
                     self.replaced.push((number, 0));
                 }
@@ -259,7 +257,7 @@ impl MapState {
         self.next_file = number + 1;
         match directory.create(&map_file(number), FileOptions::DIRECT) {
             Err(alluvium_device::Error::AlreadyExists { .. }) => {
-                // The file was left behind by an interrupted creation of a store.
+                // An interrupted creation of a store left this file behind.
                 let names = directory.list()?;
                 let newest = names
                     .iter()
@@ -274,8 +272,8 @@ impl MapState {
         }
     }
 
-    /// Removes the map files that no durable superblock names any more. If a removal fails, it is
-    /// retried after the next generation.
+    /// Removes the map files that no durable superblock names. A failed removal is retried after
+    /// the next generation.
     fn remove_replaced(&mut self, generation: u64) {
         let Some(directory) = &self.directory else { return };
         self.replaced.retain(|&(number, until)| {
@@ -335,8 +333,7 @@ fn write_snapshot(
     Ok(appender.pointer)
 }
 
-/// Appends records to a map file after the end of the valid records, and advances the pointer to
-/// the map.
+/// Appends records to a map file after its last valid record, and advances the pointer to the map.
 struct MapAppender<'a> {
     file: &'a dyn Device,
     pointer: MapPointer,

@@ -1,8 +1,8 @@
-//! Extents: allocation, ownership and reuse of the space of a store's tiers.
+//! Extents: allocation, ownership and reuse of space on a store's tiers.
 //!
-//! *Scope*: extents, which are runs of units of 128 KiB; their references, live bytes, generations
-//! and epochs; the persistence of the extent map; allocation of space from the file system, and its
-//! return.
+//! *Scope*: extents, which are runs of 128 KiB units; their references, live bytes, generations and
+//! epochs; the persistence of the extent map; obtaining space from the file system, and returning
+//! it.
 //!
 //! *Must not depend on*: the contents of an extent, the owner of a reference, the scheduling of
 //! checkpoints, the superblock.
@@ -10,50 +10,49 @@
 //! # The life of a unit
 //!
 //! 1. **Free**. The unit may occupy space on the file system (*backed*) or not (*a hole*). After
-//!    the store is opened, this is unknown until the unit is first accessed.
+//!    the store is opened, it is unknown which until the unit is first accessed.
 //! 2. **Provisional**: [`Extents::allocate`] has allocated the unit, backed and with one reference.
 //!    This state is not persistent, so a crash frees the unit. [`Extents::abandon`] frees the whole
-//!    extent immediately, and [`Extents::trim`] frees its end.
+//!    extent at once, and [`Extents::trim`] frees its end.
 //! 3. **Live**: [`Extents::install`] has made the unit part of the generation under construction.
-//!    [`Extents::retain`] and [`Extents::release`] change the reference count of its extent, and
-//!    [`Extents::add_live`] and [`Extents::sub_live`] change its live bytes.
+//!    [`Extents::retain`] and [`Extents::release`] change its extent's reference count, and
+//!    [`Extents::add_live`] and [`Extents::sub_live`] change the extent's live bytes.
 //! 4. **Dead**: the last reference was released, at some epoch. The next [`Extents::freeze`] tags
-//!    the extent with its generation. The map of that generation no longer contains the extent, but
-//!    the map of the durable generation before it still does.
+//!    the extent with its generation. That generation's map no longer contains the extent, but the
+//!    map of the durable generation before it still does.
 //! 5. **Pending**: [`Extents::made_durable`] has reported that this generation or a later one is
 //!    durable, and no older generation is pinned ([`Extents::pin_generation`]).
 //! 6. **Free** again, and backed: [`Extents::reclaim`] was called with a safe epoch later than the
-//!    one at which the extent died. Free space beyond a small pool is then punched, or truncated at
-//!    the end of the file.
+//!    one at which the extent died. Of the free space, a small pool is kept. Holes are punched in
+//!    the rest, or it is truncated if it is at the end of the file.
 //!
 //! # Granularity
 //!
-//! An extent is freed only as a whole. A structure that is freed in parts therefore consists of
-//! many extents instead of a single long one: when the last user of a key range of a run is gone,
-//! every extent that is completely inside the range is released. Node writers use extents of 1 MiB
-//! (8 units), which is also the size of their writes. At most this much space is thus retained at
-//! each end of a released range. Long objects that are freed as a whole use long extents, up to 4
-//! GiB.
+//! An extent is only ever freed as a whole. A structure that is freed in parts therefore consists
+//! of many extents instead of a single long one: when the last user of a key range of a run is
+//! gone, every extent that is completely inside the range is released. Node writers use extents of
+//! 1 MiB (8 units), which is also the size of their writes, so at most this much space is retained
+//! at each end of a released range. Long objects that are freed as a whole use long extents, up to
+//! 4 GiB.
 //!
 //! # Invariants
 //!
-//! - **X1** A unit has at most one owner: it is free, or it is used by one device operation, or it
-//!   belongs to one extent.
-//! - **X2** A unit that a durable generation names, or that a guard may reach, is never allocated.
-//!   A unit can leave states 4 and 5 only through `made_durable` and `reclaim`.
-//! - **X3** An allocated extent has its space on the file system. If no space is available,
-//!   allocation fails with [`Error::Full`](crate::Error::Full) before anything is changed. Part of
-//!   the space is reserved for all allocation classes except [`AllocationClass::Normal`].
+//! - **X1** A unit has at most one owner: it is free, in use by one device operation, or part of
+//!   one extent.
+//! - **X2** A unit that a durable generation names or that a guard may reach is never allocated.
+//!   The only ways out of states 4 and 5 are `made_durable` and `reclaim`.
+//! - **X3** An allocated extent has its space on the file system. If there is none, allocation
+//!   fails with [`Error::Full`](crate::Error::Full) before anything changes. Part of the space is
+//!   reserved for allocation classes other than [`AllocationClass::Normal`].
 //! - **X4** The map of a generation contains exactly the extents that were live when the generation
 //!   was frozen, with their reference counts and live bytes.
-//! - **X5** The bytes of the map to which a durable pointer refers are never overwritten: records
-//!   are padded to whole blocks, and new records are appended after them. The name and the content
-//!   of a new map file are durable before a pointer to the file is returned. An old map file is
-//!   removed only when a generation that names another file is durable.
+//! - **X5** The bytes of a map that a durable pointer refers to are never overwritten: records are
+//!   padded to whole blocks, and new records are appended after them. The name and content of a new
+//!   map file are durable before a pointer to it is returned. An old map file is removed only once
+//!   a generation that names another file is durable.
 //! - **X6** The live bytes of an extent never exceed its size. Its reference count is above zero if
 //!   and only if the extent is provisional or live.
-//! - **X7** No lock is held during I/O, with one exception: the lock that serialises writers of the
-//!   map.
+//! - **X7** No lock is held during I/O, except the one that serialises writers of the map.
 
 mod allocate;
 mod backing;
@@ -89,7 +88,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use tier::TierExtents;
 
-/// Size in bytes of a unit, which is the granularity of allocation.
+/// Size of a unit in bytes, which is the granularity of allocation.
 pub const UNIT: u64 = 128 * KIB;
 /// Maximum size of an extent in units, which is 4 GiB.
 pub const MAX_EXTENT_UNITS: u32 = 1 << 15;
@@ -111,7 +110,7 @@ const _: () = {
     assert!(crate::node::MAX_PAGES as u64 * page <= MAX_EXTENT_UNITS as u64 * UNIT);
 };
 
-/// A run of consecutive units in the file of one tier.
+/// A run of consecutive units in a tier's file.
 ///
 /// ```
 /// use alluvium_storage::extents::Extent;
@@ -129,7 +128,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Returns the offset in bytes at which the extent begins in the tier's file.
+    /// Returns the byte offset at which the extent begins in the tier's file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         u64::from(self.start) * UNIT
@@ -141,7 +140,7 @@ impl Extent {
         u64::from(self.units) * UNIT
     }
 
-    /// Returns the byte range of the extent in the tier's file.
+    /// Returns the extent's byte range in the tier's file.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.offset()..self.offset() + self.bytes()
@@ -172,11 +171,11 @@ impl fmt::Display for Extent {
 pub enum AllocationClass {
     /// Ordinary writes. They must not use any of the reserve.
     Normal,
-    /// Deletes, and writes that were acknowledged earlier. They may use half of the shared reserve;
-    /// the other half is left for the compactions and checkpoints that turn the deleted data into
-    /// free space. They must not use the amount set by [`Extents::set_freeing_reserve`].
+    /// Deletes, and writes that were already acknowledged. They may use half of the shared reserve;
+    /// the other half is left for the compactions and checkpoints that turn deleted data into free
+    /// space. They must not use the amount set by [`Extents::set_freeing_reserve`].
     Essential,
-    /// Essential writes without which no space would be freed. They may use three quarters of the
+    /// Essential writes without which no space can be freed. They may use three quarters of the
     /// shared reserve, but not the amount set by [`Extents::set_freeing_reserve`].
     Unblocking,
     /// Compactions that free space, and checkpoints. They may use the whole reserve.
@@ -184,7 +183,7 @@ pub enum AllocationClass {
 }
 
 impl AllocationClass {
-    /// Returns the number of units of a reserve that this class must not use.
+    /// Returns how many units of a reserve this class must leave alone.
     fn leaves(self, reserve: SpaceReserve) -> u32 {
         match self {
             AllocationClass::Normal => reserve.units(),
@@ -195,7 +194,7 @@ impl AllocationClass {
     }
 }
 
-/// Limits on the space of one tier.
+/// Limits on the space of a tier.
 ///
 /// ```
 /// use alluvium_storage::extents::TierLimits;
@@ -206,19 +205,19 @@ impl AllocationClass {
 pub struct TierLimits {
     /// Maximum number of bytes that the tier may use on its file system, or `None` for no limit.
     pub max_bytes: Option<u64>,
-    /// Minimum size in bytes of the tier's reserve, which all classes except
+    /// Minimum size in bytes of the tier's reserve, which all classes but
     /// [`AllocationClass::Normal`] may use. It is limited to an eighth of the used space, or to 2
     /// MiB if that is more.
     pub min_reserve: u64,
-    /// Maximum size in bytes of the tier's reserve. The reserve grows to a 64th of the used space,
-    /// if that is more than `min_reserve`, up to this maximum.
+    /// Maximum size in bytes of the tier's reserve, which is a 64th of the used space if that is
+    /// more than `min_reserve`.
     pub max_reserve: u64,
-    /// Target for the number of bytes on the tier. Data beyond the target goes to slower tiers.
-    /// This is not a limit. If `None`, the target is a fraction of the tier's capacity.
+    /// How many bytes to place on the tier before data goes to slower tiers. This is a target, not
+    /// a limit. If `None`, it is a fraction of the tier's capacity.
     pub planned_bytes: Option<u64>,
-    /// Whether the tier uses little space while it contains little data. If set, the size of
-    /// extents, the growth of the tier's file and the reserve are proportional to the used space,
-    /// until they reach their usual sizes of a few MiB.
+    /// Whether the tier uses little space while it has little data. If so, extent sizes, file
+    /// growth and the reserve are proportional to the used space until they reach their usual sizes
+    /// of a few MiB.
     pub starts_small: bool,
 }
 
@@ -235,7 +234,7 @@ impl Default for TierLimits {
 }
 
 impl TierLimits {
-    /// Returns the configured minimum and maximum of the reserve, in units.
+    /// Returns the reserve's configured minimum and maximum, in units.
     fn reserve_bounds(&self) -> (u32, u32) {
         let units = |bytes: u64| bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         (units(self.min_reserve), units(self.max_reserve))
@@ -262,24 +261,23 @@ impl TierLimits {
 pub struct ExtentOptions {
     /// Maximum number of bytes that a tier may use on its file system, or `None` for no limit.
     pub max_bytes: Option<u64>,
-    /// Minimum size in bytes of a tier's reserve, which all classes except
-    /// [`AllocationClass::Normal`] may use. It is limited to an eighth of the used space, or to 2
-    /// MiB if that is more.
+    /// Minimum size in bytes of a tier's reserve, which all classes but [`AllocationClass::Normal`]
+    /// may use. It is limited to an eighth of the used space, or to 2 MiB if that is more.
     pub min_reserve: u64,
-    /// Maximum size in bytes of a tier's reserve. The reserve grows to a 64th of the used space, if
-    /// that is more than `min_reserve`, up to this maximum.
+    /// Maximum size in bytes of a tier's reserve, which is a 64th of the used space if that is more
+    /// than `min_reserve`.
     pub max_reserve: u64,
-    /// Target for the number of bytes on a tier. Data beyond the target goes to slower tiers. If
-    /// `None`, the target is a fraction of the tier's capacity.
+    /// How many bytes to place on a tier before data goes to slower tiers. This is a target, not a
+    /// limit. If `None`, it is a fraction of the tier's capacity.
     pub planned_bytes: Option<u64>,
-    /// Whether a tier uses little space while it contains little data. If set, the size of extents,
-    /// the growth of the tier's file and the reserve are proportional to the used space, until they
-    /// reach their usual sizes of a few MiB.
+    /// Whether a tier uses little space while it has little data. If so, extent sizes, file growth
+    /// and the reserve are proportional to the used space until they reach their usual sizes of a
+    /// few MiB.
     pub starts_small: bool,
-    /// Total size in bytes of the deltas that may be appended to an extent map before a new
-    /// snapshot is written, even if the last snapshot is smaller than this.
+    /// Total size in bytes up to which deltas may be appended to an extent map before a new
+    /// snapshot is written, even if the last snapshot is smaller.
     pub min_map_deltas: u64,
-    /// Separate limits for tiers 1 to 7. A tier with `None` has the same limits as tier 0.
+    /// Separate limits for tiers 1 to 7. A tier with `None` has the limits of tier 0.
     pub further: [Option<TierLimits>; MAX_TIERS - 1],
 }
 
@@ -348,7 +346,7 @@ pub struct TierUsage {
     /// Number of live bytes in live extents, as counted by their owners.
     pub live_bytes: u64,
     pub provisional_bytes: u64,
-    /// Total size in bytes of the dead extents. They cannot be reused before a later generation is
+    /// Total size in bytes of the dead extents. They cannot be reused until a later generation is
     /// durable and their epoch is safe.
     pub dead_bytes: u64,
     /// Part of `dead_bytes`: extents that died after the last checkpoint began. The next checkpoint
@@ -358,20 +356,20 @@ pub struct TierUsage {
     pub backed_bytes: u64,
     /// Free bytes that are known to occupy no space on the file system.
     pub hole_bytes: u64,
-    /// All free bytes: backed, holes, of unknown state, and temporarily used by a device operation.
+    /// All free bytes: backed, holes, in an unknown state, or in use by a device operation.
     pub free_bytes: u64,
     /// Size in bytes of the reserve, which [`AllocationClass::Normal`] must leave backed.
     pub reserve_bytes: u64,
-    /// Bytes that the tier may occupy on its file system, as far as known.
+    /// Bytes that the tier may occupy on its file system, as far as is known.
     pub occupied_bytes: u64,
 }
 
 /// The space of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtentUsage {
-    /// The space of each tier, in the order of the tier numbers.
+    /// The space of each tier, ordered by tier number.
     pub tiers: Vec<TierUsage>,
-    /// Bytes that all tiers together may occupy on their file systems, as far as known.
+    /// Bytes that all tiers together may occupy on their file systems, as far as is known.
     pub occupied_bytes: u64,
     /// Memory in bytes that the extent maps use.
     pub memory_bytes: u64,
@@ -417,7 +415,7 @@ struct ExtentsInner {
     slots: TierArray<TierSlot>,
     /// The state of the map on disk. Lock order: before every tier.
     map: Mutex<map::MapState>,
-    /// The durable generations that are pinned. Lock order: before every tier.
+    /// The pinned durable generations. Lock order: before every tier.
     kept: Mutex<pinned_generations::PinnedGenerations>,
 }
 
@@ -434,12 +432,11 @@ impl fmt::Debug for ExtentsInner {
 struct TierSlot {
     tier: Mutex<TierExtents>,
     limits: TierLimits,
-    /// Number of units that may occupy space on the file system. The limit of the tier applies to
-    /// this number.
+    /// Number of units that may occupy space on the file system, to which the tier's limit applies.
     occupied: AtomicU64,
-    /// Whether an ordinary write has failed for lack of space, and no space has been freed since.
+    /// Whether an ordinary write has run out of space and no space has been freed since.
     refused: AtomicBool,
-    /// Notified when a change of the file's length is finished.
+    /// Notified when the file's length has been changed.
     resized: Condvar,
 }
 

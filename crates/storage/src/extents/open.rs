@@ -1,5 +1,5 @@
-//! Reads the extent map that a superblock names. The map must match its pointer exactly; otherwise
-//! reading fails with an error.
+//! Reads the extent map that a superblock names. Reading fails unless the map matches its pointer
+//! exactly.
 
 use super::allocate::file_units;
 use super::format::{
@@ -15,19 +15,19 @@ use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of bytes of a map file that are read at once.
+/// Number of bytes of a map file to read at once.
 const READ: u64 = MIB;
 
 impl Extents {
-    /// Opens the extents of a store by reading the map that its superblock names. Every unit that
-    /// belongs to no extent in the map is free.
+    /// Opens the extents of a store by reading the map that its superblock names. Every unit
+    /// outside the map's extents is free.
     ///
-    /// Nothing is written. Map files left behind by a crash are removed when the next generation is
-    /// durable.
+    /// Nothing is written. Map files that a crash left behind are removed once the next generation
+    /// is durable.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the file does not match the pointer exactly, or if the data file of a
-    /// tier is too short; [`Error::NewerFormat`]; I/O errors.
+    /// [`Error::Corrupt`] if the file does not match the pointer exactly, or if a tier's data file
+    /// is too short; [`Error::NewerFormat`]; I/O errors.
     pub fn open(
         directory: &Arc<dyn Directory>,
         tiers: Arc<TierFiles>,
@@ -50,14 +50,13 @@ impl Extents {
         })
     }
 
-    /// Rebuilds the extents of a durable generation whose map is damaged, from all extents
-    /// reachable from that generation. The next checkpoint writes a new map. The old map files are
-    /// removed when that checkpoint is durable. A tier's data file that is too short for the
-    /// extents is extended.
+    /// Rebuilds the extents of a durable generation with a damaged map from all extents reachable
+    /// from that generation. The next checkpoint writes a new map, and the old map files are
+    /// removed once that checkpoint is durable. If a tier's data file is too short for the extents,
+    /// it is extended.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if two extents overlap or an extent is in a tier that does not exist; I/O
-    /// errors.
+    /// [`Error::Corrupt`] if two extents overlap or a tier does not exist; I/O errors.
     pub fn rebuild(
         directory: &Arc<dyn Directory>,
         tiers: Arc<TierFiles>,
@@ -102,10 +101,10 @@ impl Extents {
     }
 }
 
-/// An extent that is reachable from a durable generation.
+/// An extent reachable from a durable generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReachableExtent {
-    /// The tier, start and length of the extent, as given by the references to it.
+    /// The extent as named by the references to it.
     pub extent: Extent,
     /// Number of references to the extent.
     pub references: u32,
@@ -136,8 +135,8 @@ impl MapState {
     }
 }
 
-/// Reads the map to which a pointer refers, and returns the state of every tier. Records after the
-/// end given by the pointer are ignored. `units` contains the length of each tier's data file, in
+/// Reads the map that a pointer refers to, and returns the state of every tier. Records beyond the
+/// end given by the pointer are ignored. `units` contains the length of each tier's data file in
 /// units.
 pub(super) fn read_map(
     directory: &dyn Directory,
@@ -206,7 +205,7 @@ fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result
     loader.finish(&pointer.place())
 }
 
-/// Checks that a map file matches its pointer in every record.
+/// Checks that every record of a map file matches the pointer.
 pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers: &TierFiles) -> Result<()> {
     let numbers = 0..tiers.count() as u8;
     let units = numbers
@@ -215,9 +214,9 @@ pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers
     read_map(directory, pointer, &units).map(drop)
 }
 
-/// Returns the byte ranges in use in each tier's data file, according to a map. Ranges are in
-/// ascending order, and adjacent extents form a single range. The map file must be open already,
-/// because it may have been removed since a newer map was written.
+/// Returns the byte ranges that a map says are in use in each tier's data file, in ascending order.
+/// Adjacent extents form a single range. The map file must be open already, because it may have
+/// been removed since a newer map was written.
 pub(crate) fn live_ranges(
     file: &dyn Device,
     pointer: &MapPointer,
@@ -248,9 +247,9 @@ pub(crate) fn live_ranges(
 struct MapLoader {
     /// The state of each tier, and the length of its data file in units.
     maps: Vec<(TierExtents, u32)>,
-    /// For each tier, the number of units in extents after the end of its data file. Early records
-    /// may contain such extents if the file was truncated later; a later record must then remove
-    /// them.
+    /// For each tier, the number of units of extents beyond the end of its data file. Early records
+    /// may contain such extents if the file was truncated later, but a later record must then
+    /// remove them.
     behind: Vec<i64>,
 }
 
@@ -297,8 +296,8 @@ impl MapLoader {
         Ok(())
     }
 
-    /// Returns the states of the tiers. Returns an error if a tier still has an extent after the
-    /// end of its data file.
+    /// Returns the states of the tiers, or an error if a tier still has an extent beyond the end of
+    /// its data file.
     fn finish(self, place: &DiskLocation) -> Result<Vec<TierExtents>> {
         for ((tier, units), behind) in self.maps.iter().zip(&self.behind) {
             if *behind != 0 {
@@ -313,7 +312,7 @@ impl MapLoader {
     }
 }
 
-/// A buffer that contains the next part of a map file.
+/// A buffer with the next part of a map file.
 struct MapReadWindow<'a> {
     file: &'a dyn Device,
     end: u64,

@@ -1,21 +1,21 @@
-//! Pinned generations. A backup pins the durable generation that it copies. Space that later
-//! generations free is then not reused before the pin is dropped.
+//! Pinned generations. A backup pins the durable generation that it copies, so that until the pin
+//! is dropped, space freed by later generations is not reused.
 
 use super::{Extents, ExtentsInner};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The newest durable generation, and the generations that are pinned.
+/// The newest durable generation, and the pinned generations.
 #[derive(Debug, Default)]
 pub(super) struct PinnedGenerations {
-    /// The newest durable generation that was passed to [`Extents::made_durable`].
+    /// The newest generation passed to [`Extents::made_durable`].
     pub(super) durable: u64,
     /// The pinned generations, each with its number of pins.
     keepers: BTreeMap<u64, usize>,
 }
 
-/// A pin on a durable generation. The extents reachable from the generation stay unchanged until
-/// the pin is dropped.
+/// A pin on a durable generation. Until it is dropped, the extents reachable from the generation
+/// stay unchanged.
 #[derive(Debug)]
 #[must_use = "dropped, it keeps nothing"]
 pub struct GenerationPin {
@@ -24,8 +24,8 @@ pub struct GenerationPin {
 }
 
 impl Extents {
-    /// Pins the newest durable generation, so that its extents are not reused. The caller must
-    /// ensure that no later generation becomes durable during this call.
+    /// Pins the newest durable generation, so that its extents are not reused. No later generation
+    /// may become durable during this call.
     pub fn pin_generation(&self, generation: u64) -> GenerationPin {
         let mut kept = self.shared.kept.lock();
         *kept.keepers.entry(generation).or_default() += 1;
@@ -37,8 +37,8 @@ impl Extents {
 }
 
 impl ExtentsInner {
-    /// Changes the durable generation or the pins with `change`. Afterwards, dead extents that
-    /// neither the durable generation nor a pinned one needs become pending in each tier.
+    /// Changes the durable generation or the pins with `change`. In each tier, dead extents that
+    /// neither the durable generation nor a pinned one needs then become pending.
     pub(super) fn settle_durable(&self, change: impl FnOnce(&mut PinnedGenerations)) {
         let mut kept = self.kept.lock();
         change(&mut kept);

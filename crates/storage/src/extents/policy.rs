@@ -1,39 +1,37 @@
-//! The space policy, as pure functions. They choose where an extent is allocated, by how much a
-//! file grows, what space is returned to the file system, and whether the map is written as a delta
-//! or a snapshot. All sizes are in units, unless a name contains "bytes".
+//! The space policy as pure functions. They choose where to allocate an extent, by how much to grow
+//! a file, which space to return to the file system, and whether to write the map as a delta or a
+//! snapshot. All sizes are in units unless a name contains "bytes".
 
 use super::{AllocationClass, UNIT};
 use alluvium_base::MIB;
 
-/// Minimum and maximum number of units that a single device operation allocates, or by which it
-/// extends the file.
+/// Minimum and maximum number of units that one device operation allocates or extends the file by.
 pub(super) const STEP: std::ops::RangeInclusive<u32> = (MIB / UNIT) as u32..=(64 * MIB / UNIT) as u32;
 
 /// A tier is fragmented if more than 1/`FRAGMENTED` of its units are free but no free run is long
-/// enough for a request. Shorter runs are then allocated.
+/// enough for a request. Shorter runs may be allocated then.
 const FRAGMENTED: u32 = 8;
 
-/// While the file can still grow, a shorter run has at least 1/`SHORTEST_PART` of the wanted
+/// While the file can still grow, a shorter run must have at least 1/`SHORTEST_PART` of the wanted
 /// length.
 const SHORTEST_PART: u32 = 4;
 
-/// Whether the sizes used in a tier depend on how much of it is used.
+/// Whether sizes in a tier depend on how much of it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InitialSizing {
     /// Extents, growth steps and the reserve have their full sizes from the start.
     Whole,
-    /// Extents, growth steps and the reserve are proportional to the used space while little is
-    /// used.
+    /// While little is used, extents, growth steps and the reserve are proportional to the used
+    /// space.
     Small,
 }
 
-/// Number of used units up to which a tier that starts small has no reserve. With so few units,
-/// deleting everything would free less space than the file system keeps for itself.
+/// Number of used units up to which a tier that starts small has no reserve. Deleting so few units
+/// would free less space than the file system keeps for itself.
 const TINY: u32 = (MIB / UNIT) as u32;
 
 /// Returns the maximum length of an extent for a request of `least` to `wanted` units. In a tier
-/// that starts small, the extent is at most as long as the number of used units, but at least
-/// `least`.
+/// that starts small, the extent is no longer than the number of used units, but at least `least`.
 pub(super) fn longest(used: u32, least: u32, wanted: u32, start: InitialSizing) -> u32 {
     debug_assert!(least <= wanted, "{least} to {wanted} units");
     match start {
@@ -42,10 +40,10 @@ pub(super) fn longest(used: u32, least: u32, wanted: u32, start: InitialSizing) 
     }
 }
 
-/// The units that are kept backed for essential allocations.
+/// The units kept backed for essential allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SpaceReserve {
-    /// Number of units that essential allocations may partly use.
+    /// Number of units of which each class of essential allocations may use a part.
     pub(super) shared: u32,
     /// Number of units that only compactions that free space may use.
     pub(super) freeing: u32,
@@ -57,12 +55,12 @@ impl SpaceReserve {
     }
 }
 
-/// Input of [`choose_allocation_step`]: an allocation request and the state of its tier.
+/// Input of [`choose_allocation_step`]: a request, and the state of its tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AllocationInput {
-    /// Maximum number of units, which the request prefers.
+    /// The preferred number of units, which is also the maximum.
     pub(super) wanted: u32,
-    /// Minimum number of units. If fewer are available, the request fails.
+    /// The minimum number of units, without which the request fails.
     pub(super) least: u32,
     pub(super) class: AllocationClass,
     /// Length of the tier's file in units.
@@ -71,17 +69,17 @@ pub(super) struct AllocationInput {
     pub(super) free: u32,
     pub(super) free_longest: u32,
     /// Number of free units that occupy space on the file system, and length of the longest run of
-    /// such units.
+    /// them.
     pub(super) backed: u32,
     pub(super) backed_longest: u32,
-    /// Units that are reserved for essential allocations.
+    /// Units reserved for essential allocations.
     pub(super) reserve: SpaceReserve,
-    /// Number of free units for which it is not known whether they occupy space on the file system.
+    /// Number of free units that may or may not occupy space on the file system.
     pub(super) unknown: u32,
-    /// Whether the latest attempt to obtain more space for `wanted` units failed, because the file
-    /// system was full or the tier had reached its limit.
+    /// Whether the last attempt to get space for `wanted` units failed because the file system was
+    /// full or the tier was at its limit.
     pub(super) refused: bool,
-    /// Whether the request has already tried the free units whose state is unknown.
+    /// Whether the request has already tried the free units in an unknown state.
     pub(super) probed: bool,
 }
 
@@ -90,23 +88,22 @@ pub(super) struct AllocationInput {
 pub(super) enum AllocationStep {
     /// Allocate the extent from a run of this many backed units.
     Take(u32),
-    /// Allocate file system space for a free run of this many units, then choose the next step.
+    /// Allocate file system space for a free run of this many units, then choose again.
     BackRun(u32),
-    /// Allocate file system space for this many free units, wherever they are, then choose the next
-    /// step.
+    /// Allocate file system space for this many free units anywhere, then choose again.
     BackAny(u32),
-    /// Extend the file by at least this many units, then choose the next step.
+    /// Extend the file by at least this many units, then choose again.
     Grow(u32),
-    /// The disk is full. Search the free units whose state is unknown for this many that do occupy
+    /// The disk is full. Search the free units in an unknown state for this many that do occupy
     /// space.
     Probe(u32),
-    /// The request fails for lack of space. Only this many units are available to it.
+    /// Fail for lack of space. Only this many units are available to the request.
     Full(u32),
 }
 
 /// Chooses the next step of an allocation. Backed units are preferred, then free units without
-/// space, then growth of the file. Runs shorter than wanted are used only if the tier is fragmented
-/// or no more space is available.
+/// space, then growing the file. Runs shorter than wanted are used only if the tier is fragmented
+/// or there is no more space.
 pub(super) fn choose_allocation_step(view: &AllocationInput) -> AllocationStep {
     debug_assert!(
         view.least <= view.wanted,
@@ -153,9 +150,9 @@ impl AllocationInput {
     }
 }
 
-/// Returns the number of units to request from the file system when `needed` units are needed: a
-/// sixteenth of the file, but at least 1 MiB and at most 64 MiB. In a tier that starts small, the
-/// minimum is a quarter of the file if that is less than 1 MiB.
+/// Returns how many units to request from the file system when `needed` are needed: a sixteenth of
+/// the file, but at least 1 MiB and at most 64 MiB. In a tier that starts small, the minimum is a
+/// quarter of the file if that is less than 1 MiB.
 pub(super) fn step(file: u32, needed: u32, start: InitialSizing) -> u32 {
     let least = match start {
         InitialSizing::Whole => *STEP.start(),
@@ -164,9 +161,8 @@ pub(super) fn step(file: u32, needed: u32, start: InitialSizing) -> u32 {
     (file / 16).clamp(least, *STEP.end()).max(needed)
 }
 
-/// Number of units up to which the reserve is not scaled down with the used space, because a
-/// smaller reserve would be useless. Only a reserve larger than this is limited to an eighth of the
-/// used space.
+/// Number of units up to which the reserve does not shrink with the used space, because a smaller
+/// reserve would be useless. Only a larger reserve is limited to an eighth of the used space.
 const LEAST_RESERVE: u32 = (2 * MIB / UNIT) as u32;
 
 const _: () = assert!(
@@ -178,11 +174,10 @@ const _: () = assert!(
     "parts are smaller than the whole"
 );
 
-/// Returns the number of units to keep backed for essential allocations. This is the configured
-/// minimum `wanted`, limited to an eighth of the used units or to [`LEAST_RESERVE`], whichever is
-/// more. If a 64th of the used units is more than that, the reserve has that many units, up to the
-/// configured maximum `most`. A tier that starts small has a smaller reserve while it uses only a
-/// few MiB.
+/// Returns the number of units to keep backed for essential allocations: the configured minimum
+/// `wanted`, limited to an eighth of the used units or to [`LEAST_RESERVE`], whichever is more. If
+/// a 64th of the used units is more than that, it is the reserve, up to the configured maximum
+/// `most`. A tier that starts small has a smaller reserve while it uses only a few MiB.
 pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: InitialSizing) -> u32 {
     let least = match start {
         InitialSizing::Whole => wanted.min(LEAST_RESERVE),
@@ -192,14 +187,14 @@ pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: InitialSizin
     wanted.max((used / 64).min(most))
 }
 
-/// Returns the number of units to reserve for compactions that free space, if a single such
-/// compaction needs `wanted` units. This is at most an eighth of the used units.
+/// Returns the number of units to reserve for compactions that free space, of which one needs
+/// `wanted` units. The reserve is at most an eighth of the used units.
 pub(super) fn reserve_for_freeing(used: u32, wanted: u32) -> u32 {
     wanted.min(used / 8)
 }
 
-/// Returns the number of free units that are not returned to the file system, because they will be
-/// reused soon: the reserve, and one growth step of a file whose length is the used units.
+/// Returns the number of free units to keep from the file system because they will be reused soon:
+/// the reserve, plus one growth step of a file as long as the used units.
 pub(super) fn pool(used: u32, reserve: u32, start: InitialSizing) -> u32 {
     reserve + step(used, 0, start)
 }
@@ -222,26 +217,26 @@ pub(super) struct ReclaimInput {
     pub(super) start: InitialSizing,
 }
 
-/// One step that returns free space to the file system, or allocates space for the reserve.
+/// A step that returns free space to the file system, or allocates space for the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReclaimStep {
-    /// Truncate free units at the end of the file. At most this many of them may occupy space on
-    /// the file system; any number may be holes.
+    /// Truncate the free units at the end of the file. The tail to cut off may include any number
+    /// of holes, but at most this many units that may occupy space on the file system.
     Truncate(u32),
-    /// Return the space of at most this many free units by punching holes.
+    /// Punch holes in up to this many free units to return their space.
     Punch(u32),
-    /// Allocate space for this many more units, for the reserve.
+    /// Allocate space for this many more units of the reserve.
     Refill(u32),
     Nothing,
 }
 
-/// Chooses the next step of reclamation. Free space beyond the pool is returned to the file system,
-/// by truncation if enough of it is at the end of the file. Otherwise the reserve is refilled.
+/// Chooses the next reclamation step. Free space beyond the pool goes back to the file system, by
+/// truncation if enough of it is at the end of the file. Otherwise the reserve is refilled.
 pub(super) fn choose_reclaim_step(view: &ReclaimInput) -> ReclaimStep {
     let excess = view
         .occupying
         .saturating_sub(pool(view.used, view.reserve, view.start));
-    // Returning less than this number of units does not justify a device operation.
+    // Returning fewer units than this is not worth a device operation.
     let worth = match view.start {
         InitialSizing::Whole => *STEP.start(),
         InitialSizing::Small => (view.used / 4).clamp(1, *STEP.start()),
@@ -259,7 +254,7 @@ pub(super) fn choose_reclaim_step(view: &ReclaimInput) -> ReclaimStep {
     }
 }
 
-/// The form in which an extent map is written.
+/// How an extent map is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MapWrite {
     /// Append the changes since the last write to the current map file.
@@ -268,10 +263,10 @@ pub(super) enum MapWrite {
     Snapshot,
 }
 
-/// Chooses whether the next map is written as a delta or a snapshot. Deltas are appended until
-/// their total size exceeds both the snapshot's size and `least_bytes`. A map is therefore at most
-/// about twice as large as its snapshot, and each byte of delta causes at most one byte of snapshot
-/// to be written later.
+/// Decides whether the next map is a delta or a snapshot. Deltas are appended until their total
+/// size exceeds both the snapshot's size and `least_bytes`. A map is therefore at most about twice
+/// as large as its snapshot, and each byte of delta causes at most one byte of snapshot to be
+/// written later.
 pub(super) fn map_write(snapshot_bytes: u64, delta_bytes: u64, least_bytes: u64) -> MapWrite {
     if snapshot_bytes == 0 || delta_bytes > snapshot_bytes.max(least_bytes) {
         MapWrite::Snapshot
@@ -285,8 +280,8 @@ mod tests {
     use super::*;
     use alluvium_base::KIB;
 
-    /// Returns the value that follows `name` in a text of `name value` pairs. A name without a
-    /// value is a flag, for which 1 is returned.
+    /// Returns the value after `name` in a text of `name value` pairs. A name without a value is a
+    /// flag, which counts as 1.
     fn field(text: &str, name: &str) -> Option<u32> {
         let mut words = text.split_whitespace().skip_while(|word| *word != name);
         words.next()?;
@@ -390,8 +385,8 @@ mod tests {
 
     #[test]
     fn space_beyond_the_pool_goes_back_the_end_first() {
-        // A file of 1000 units grows in steps of 62 units, so if 1000 units are used, the pool is
-        // the reserve plus 62. If fewer units of a file are used, its pool is smaller.
+        // A file of 1000 units grows in steps of 62 units, so with 1000 used units, the pool is the
+        // reserve plus 62. With fewer used units, the pool is smaller.
         let cases = "
             file 1400 used 1000 occupying 78 tail 50 reserve 16   => nothing
             file 1400 used 1000 occupying 85 tail 50 reserve 16   => nothing

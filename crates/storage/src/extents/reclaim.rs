@@ -1,5 +1,5 @@
-//! Reclamation. Dead extents become free when no reader can reach them any more, and free space
-//! beyond a small pool is returned to the file system.
+//! Reclamation. Dead extents become free once no reader can reach them, and free space beyond a
+//! small pool is returned to the file system.
 
 use super::allocate::SpaceGrant;
 use super::backing::UnitBacking;
@@ -12,15 +12,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Maximum number of units that a single device operation punches, which is 1 GiB.
+/// Maximum number of units in which one device operation punches a hole, which is 1 GiB.
 const MAX_PUNCH: u32 = 8192;
 
-/// Limits on the work of one step of reclamation.
+/// Limits on the work of one reclamation step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReclaimLimit {
-    /// Maximum number of extents that are freed.
+    /// Maximum number of extents to free.
     pub extents: usize,
-    /// Maximum number of device operations, which punch holes, truncate files or allocate space for
+    /// Maximum number of device operations that punch holes, truncate files or allocate space for
     /// the reserve.
     pub operations: u32,
 }
@@ -34,7 +34,7 @@ impl Default for ReclaimLimit {
     }
 }
 
-/// Result of one step of reclamation.
+/// Result of one reclamation step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReclaimProgress {
     /// Total size in bytes of the extents that became free.
@@ -42,17 +42,17 @@ pub struct ReclaimProgress {
     /// Number of bytes by which files were truncated, including holes.
     pub truncated_bytes: u64,
     pub punched_bytes: u64,
-    /// Whether another step could do more work immediately.
+    /// Whether another step could do more work right away.
     pub more: bool,
 }
 
 impl Extents {
-    /// Performs one step of reclamation. Frees extents that are dead in a durable generation and
-    /// were unlinked before `safe_epoch`, returns free space beyond the pool to the file system,
-    /// and refills the reserve.
+    /// Performs one reclamation step: frees extents that are dead in a durable generation and were
+    /// unlinked before `safe_epoch`, returns free space beyond the pool to the file system, and
+    /// refills the reserve.
     ///
     /// # Errors
-    /// I/O errors. If the disk is full, the reserve is not refilled, and no error is returned.
+    /// I/O errors. A full disk is not an error; the reserve is then not refilled.
     pub fn reclaim(&self, safe_epoch: u64, limit: ReclaimLimit) -> Result<ReclaimProgress> {
         let mut done = ReclaimProgress::default();
         let (mut extents, mut operations) = (limit.extents, limit.operations);
@@ -86,9 +86,9 @@ impl Extents {
         Ok(done)
     }
 
-    /// Returns free space of tier 0 to its file system, which is full, so that another file on it
-    /// can grow: a map or a log file. Only space that requests of this `class` may use is returned.
-    /// Returns the number of bytes returned, which exceeds `bytes` by less than one unit.
+    /// Returns free space of tier 0 to its full file system, so that another file on it, a map or a
+    /// log file, can grow. Only space that requests of this `class` may use is returned. Returns
+    /// the number of bytes returned, which exceeds `bytes` by less than one unit.
     ///
     /// # Errors
     /// I/O errors.
@@ -99,8 +99,8 @@ impl Extents {
 
 impl TierSlot {
     fn excess(&self, tier: &TierExtents) -> ReclaimInput {
-        // An empty tier needs no reserve, because it contains no data to delete, and a new store
-        // should be small.
+        // An empty tier has no data to delete and so needs no reserve, and a new store should be
+        // small.
         let reserve = match tier.used() {
             0 => 0,
             _ => tier.reserve(&self.limits).units(),
@@ -122,7 +122,7 @@ impl TierSlot {
 }
 
 impl ExtentsInner {
-    /// Performs one step. Returns whether the policy should choose another step.
+    /// Performs one step. Returns whether the policy should choose another.
     fn give_back(
         &self,
         slot: &TierSlot,
@@ -152,8 +152,8 @@ impl ExtentsInner {
         }
     }
 
-    /// Truncates the file at a free range at its end. Returns the number of bytes by which the file
-    /// became shorter. The lock of the tier is released during I/O.
+    /// Truncates the file at the start of a free range at its end. Returns by how many bytes the
+    /// file became shorter. The tier's lock is released during I/O.
     fn truncate(
         &self,
         slot: &TierSlot,
@@ -180,8 +180,8 @@ impl ExtentsInner {
         Ok(u64::from(cut.end - cut.start) * UNIT)
     }
 
-    /// Punches a free range. Returns the number of bytes that were returned to the file system. The
-    /// lock of the tier is released during I/O.
+    /// Punches a hole in a free range. Returns the number of bytes returned to the file system. The
+    /// tier's lock is released during I/O.
     fn punch(&self, tier: &mut MutexGuard<'_, TierExtents>, range: &Range<u32>) -> Result<u64> {
         let file = Arc::clone(self.tiers.get(tier.number)?);
         debug_assert!(tier.free.contains(range.clone()), "only free units are punched");
@@ -197,8 +197,8 @@ impl ExtentsInner {
         Ok(bytes.end - bytes.start)
     }
 
-    /// Punches free units until at least `bytes` bytes have been returned to the file system. The
-    /// part of the reserve that `class` may use is included. Returns the number of bytes that were
+    /// Punches holes in free units until at least `bytes` bytes have been returned to the file
+    /// system, including the part of the reserve that `class` may use. Returns the number of bytes
     /// returned.
     pub(super) fn release_free_space(&self, bytes: u64, class: AllocationClass) -> Result<u64> {
         // Only tier 0 shares its file system with the map and the log.

@@ -1,5 +1,5 @@
-//! The state of every unit of a tier. There is one word for each unit, in chunks that are allocated
-//! when a unit in them is first used.
+//! The state of every unit of a tier, as one word per unit. The words are in chunks, each allocated
+//! when one of its units is first used.
 //!
 //! ```text
 //! BITS    OF THE FIRST UNIT OF AN EXTENT            OF ITS SECOND UNIT         OF ANY OTHER
@@ -11,14 +11,14 @@
 //! 32..64  live bytes if alone, else units           16..64: live bytes         -
 //! ```
 //!
-//! Chunks are shared copy-on-write. A snapshot copies only the vector of chunk pointers; a writer
-//! that changes a chunk that a snapshot still uses first copies the chunk, which has 4 KiB.
+//! Chunks are shared copy-on-write. A snapshot copies only the vector of chunk pointers. A writer
+//! copies a 4 KiB chunk before changing it if a snapshot still uses it.
 
 use super::unit_set::CHUNK;
 use super::{MAX_EXTENT_UNITS, MAX_REFERENCES, UNIT};
 use std::sync::Arc;
 
-/// The state of an extent in the lifecycle that the module header describes.
+/// Where an extent is in the lifecycle described in the module header of `extents`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExtentPhase {
     /// Allocated, but not yet installed.
@@ -99,7 +99,7 @@ impl ExtentState {
 #[derive(Clone, Debug)]
 struct StateChunk([u64; CHUNK as usize]);
 
-/// The state words of all units of a tier. All units of a chunk that is not allocated are free.
+/// The state words of all units of a tier. In a chunk that is not allocated, all units are free.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnitStates {
     chunks: Vec<Option<Arc<StateChunk>>>,
@@ -126,7 +126,7 @@ impl UnitStates {
         Arc::make_mut(chunk).0[(unit % CHUNK) as usize] = word;
     }
 
-    /// Returns the state of the extent that begins at a unit, or `None` if no extent begins there.
+    /// Returns the state of the extent that begins at a unit, if there is one.
     pub(super) fn head(&self, start: u32) -> Option<ExtentState> {
         let first = self.word(start);
         let second = if first & SEVERAL != 0 {
@@ -161,7 +161,7 @@ impl UnitStates {
         self.update(start, head);
     }
 
-    /// Marks units as free. They must be in use.
+    /// Marks units that are in use as free.
     pub(super) fn vacate(&mut self, start: u32, units: u32) {
         debug_assert!((start..start + units).all(|unit| !self.is_free(unit)));
         for unit in start..start + units {
@@ -169,7 +169,7 @@ impl UnitStates {
         }
     }
 
-    /// Frees the memory of a chunk. All units in the chunk must be free.
+    /// Frees the memory of a chunk whose units are all free.
     pub(super) fn forget_chunk(&mut self, chunk: u32) {
         if let Some(slot) = self.chunks.get_mut(chunk as usize)
             && slot.take().is_some()
@@ -192,7 +192,7 @@ impl UnitStates {
         })
     }
 
-    /// Returns a bitmap of the 64 units from unit `64 * index` on. A bit is 1 if the unit is free.
+    /// Returns a bitmap of the 64 units from unit `64 * index` on, in which a 1 bit means free.
     pub(super) fn free_bits(&self, index: usize) -> u64 {
         let unit = index as u32 * 64;
         match self.chunks.get((unit / CHUNK) as usize) {

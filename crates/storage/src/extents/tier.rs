@@ -15,19 +15,19 @@ pub(super) struct UnlinkedExtent {
     pub(super) epoch: u64,
 }
 
-/// A change of one extent since the last freeze, in the form in which the map stores it.
+/// A change to an extent since the last freeze, as stored in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExtentChange {
     pub(super) start: u32,
     pub(super) units: u32,
-    /// The reference count and live bytes of the extent, or `None` if it no longer exists.
+    /// The extent's reference count and live bytes, or `None` if it no longer exists.
     pub(super) now: Option<(u32, u64)>,
     /// Whether the previous map contains the extent.
     pub(super) known: bool,
 }
 
-/// The number of live extents, the number of live bytes, and the numbers of units in live,
-/// provisional and dead extents.
+/// The numbers of live extents and live bytes, and the numbers of units in live, provisional and
+/// dead extents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExtentCounts {
     pub(super) live_extents: u64,
@@ -89,18 +89,18 @@ pub(super) struct TierExtents {
     /// Length of the tier's file in units.
     pub(super) units: u32,
     pub(super) states: UnitStates,
-    /// Units that are free and not used by a device operation.
+    /// Units that are free and not in use by a device operation.
     pub(super) free: UnitSet,
     /// Free units that are known to occupy space on the file system.
     pub(super) backed: UnitSet,
-    /// Units that are known to occupy no space on the file system, and are free or used by a device
-    /// operation. After the store is opened, it is not known which free units occupy space, until
-    /// they are accessed.
+    /// Units known to occupy no space on the file system that are free or in use by a device
+    /// operation. After the store is opened, it is unknown which free units occupy space until they
+    /// are accessed.
     pub(super) holes: UnitSet,
-    /// Free units that are temporarily removed from `free` for a device operation, which runs
-    /// without the tier's lock.
+    /// Free units that were taken out of `free` for a device operation, which runs without the
+    /// tier's lock.
     pub(super) held: Vec<Range<u32>>,
-    /// First unit of each extent that changed since the last freeze, without duplicates.
+    /// The first unit of each extent that changed since the last freeze, without duplicates.
     pub(super) dirty: Vec<u32>,
     /// Extents that died since the last freeze.
     dying: Vec<UnlinkedExtent>,
@@ -109,15 +109,14 @@ pub(super) struct TierExtents {
     /// Extents that died before the freeze of a generation that is not durable yet, grouped by that
     /// generation.
     dead: VecDeque<(u64, Vec<UnlinkedExtent>)>,
-    /// Extents that are dead in a durable generation. They become free when their epoch is safe.
-    /// The queue is in the order of death, so an extent whose epoch is not safe yet delays only
-    /// extents that died at about the same time or later.
+    /// Extents that are dead in a durable generation, and become free once their epoch is safe. The
+    /// queue is in order of death, so an extent whose epoch is not safe yet delays only those that
+    /// died at about the same time or later.
     pending: VecDeque<UnlinkedExtent>,
     pub(super) counts: ExtentCounts,
-    /// Whether the length of the file is being changed by a thread that does not hold the tier's
-    /// lock.
+    /// Whether a thread is changing the file's length without holding the tier's lock.
     pub(super) resizing: bool,
-    /// Number of units that a single compaction that frees space needs.
+    /// Number of units needed by a single compaction that frees space.
     pub(super) freeing: u32,
 }
 
@@ -129,7 +128,7 @@ impl TierExtents {
         }
     }
 
-    /// Returns the input of the allocation policy for a request of `least` to `wanted` units.
+    /// Returns the allocation policy's input for a request of `least` to `wanted` units.
     pub(super) fn view(
         &self,
         wanted: u32,
@@ -153,7 +152,7 @@ impl TierExtents {
         }
     }
 
-    /// Returns the number of units that are to be kept backed for essential allocations.
+    /// Returns the number of units to keep backed for essential allocations.
     pub(super) fn reserve(&self, limits: &TierLimits) -> SpaceReserve {
         debug_assert!(
             self.backed.count() <= self.free.count(),
@@ -186,9 +185,8 @@ impl TierExtents {
         }
     }
 
-    /// Allocates a provisional extent that consists of backed units. The extent begins at unit
-    /// `near` if the units there are free and backed. Otherwise it is at the start of the first run
-    /// of such units that is long enough.
+    /// Allocates a provisional extent of backed units. It begins at unit `near` if the units there
+    /// are free and backed, and otherwise at the first long enough run of such units.
     pub(super) fn take(&mut self, units: u32, near: Option<u32>) -> Extent {
         let near = near.filter(|&near| {
             near.checked_add(units)
@@ -222,14 +220,15 @@ impl TierExtents {
         self.extent(start, units)
     }
 
-    /// Returns the state of an extent, or `None` if no extent has this position and length.
+    /// Returns the state of an extent, or `None` if there is no extent with this position and
+    /// length.
     pub(super) fn find(&self, extent: Extent) -> Option<ExtentState> {
         self.states
             .head(extent.start)
             .filter(|head| head.units == extent.units)
     }
 
-    /// Returns the live extent that contains a unit, if there is one.
+    /// Returns the live extent that contains a unit, if any.
     pub(super) fn extent_at(&self, unit: u32) -> Option<Extent> {
         let starts = (unit.saturating_sub(MAX_EXTENT_UNITS - 1)..=unit).rev();
         let (start, head) = starts
@@ -270,7 +269,7 @@ impl TierExtents {
         self.vacate(extent.start, extent.units);
     }
 
-    /// Frees the end of a provisional extent, so that it keeps its first `units`. Returns the
+    /// Frees the end of a provisional extent, of which the first `units` are kept. Returns the
     /// shortened extent.
     pub(super) fn trim(&mut self, extent: Extent, units: u32) -> Extent {
         let head = self.expect(extent, ExtentPhase::Provisional, "trimming");
@@ -301,7 +300,7 @@ impl TierExtents {
         });
     }
 
-    /// Changes the state of an extent, and notes that the next map must contain the change.
+    /// Changes the state of an extent, and records that the next map must contain the change.
     fn change(&mut self, start: u32, before: ExtentState, edit: impl FnOnce(&mut ExtentState)) {
         let mut head = before;
         edit(&mut head);
@@ -329,8 +328,8 @@ impl TierExtents {
         self.change(extent.start, head, |head| head.references += 1);
     }
 
-    /// Releases a reference to a live extent. Returns whether it was the last, in which case the
-    /// extent is now dead.
+    /// Releases a reference to a live extent. Returns whether it was the last, so that the extent
+    /// is now dead.
     pub(super) fn release(&mut self, extent: Extent, epoch: u64) -> bool {
         let head = self.expect(extent, ExtentPhase::Live, "releasing");
         assert!(head.references > 0, "{extent} is live without a reference");
@@ -368,8 +367,8 @@ impl TierExtents {
         self.change(extent.start, head, |head| head.live -= bytes);
     }
 
-    /// Returns all changes since the last freeze, and begins a new list of changes. Extents that
-    /// died since the last freeze are tagged with `generation`.
+    /// Returns all changes since the last freeze and starts a new list. Extents that died since the
+    /// last freeze are tagged with `generation`.
     pub(super) fn freeze(&mut self, generation: u64) -> Vec<ExtentChange> {
         let dirty = std::mem::take(&mut self.dirty);
         let mut changes = Vec::with_capacity(dirty.len());
@@ -414,7 +413,8 @@ impl TierExtents {
         changes
     }
 
-    /// Reverts a freeze whose map was not written. Its changes become part of the next freeze.
+    /// Undoes a freeze whose map was not written, so that its changes become part of the next
+    /// freeze.
     pub(super) fn thaw(&mut self, changes: &[ExtentChange]) {
         for change in changes {
             let head = self
@@ -426,8 +426,8 @@ impl TierExtents {
         }
     }
 
-    /// Notes that a generation is durable. Extents that died in this generation or an earlier one
-    /// become free when their epoch is safe.
+    /// Records that a generation is durable. Extents that died in it or in an earlier one become
+    /// free once their epoch is safe.
     pub(super) fn made_durable(&mut self, generation: u64) {
         while let Some((tag, _)) = self.dead.front()
             && *tag <= generation
@@ -438,8 +438,8 @@ impl TierExtents {
         }
     }
 
-    /// Frees at most `limit` extents that are dead in a durable generation and that no guard can
-    /// reach any more. Returns the number of extents and the number of units that were freed.
+    /// Frees up to `limit` extents that are dead in a durable generation and out of reach of any
+    /// guard. Returns how many extents and units were freed.
     pub(super) fn settle(&mut self, safe_epoch: u64, limit: usize) -> (usize, u32) {
         let (mut extents, mut units) = (0, 0);
         while extents < limit {
@@ -455,7 +455,7 @@ impl TierExtents {
             );
             self.pending.pop_front();
             if self.pending.is_empty() {
-                // Frees the memory that the queue used when many extents died at once.
+                // Free the memory that the queue used when many extents died at once.
                 self.pending = VecDeque::new();
             }
             self.counts.sub(&head);
@@ -471,8 +471,8 @@ impl TierExtents {
         self.pending.front().is_some_and(|first| first.epoch < safe_epoch)
     }
 
-    /// Applies a change that was read from a map. Returns `false` if the change is inconsistent
-    /// with the current state.
+    /// Applies a change read from a map. Returns `false` if the change contradicts the current
+    /// state.
     pub(super) fn load(&mut self, change: &ExtentChange) -> bool {
         let before = self.states.head(change.start);
         if change.known != before.is_some_and(|head| head.units == change.units) {

@@ -1,12 +1,11 @@
-//! A set of units in which runs are found quickly. It consists of a bitmap and a tree of run
-//! lengths.
+//! A set of units in which runs can be found quickly: a bitmap and a tree of run lengths.
 //!
-//! The bitmap has one bit for each unit, which is 1 if the unit is in the set. For each chunk of
-//! 512 units, the tree has a leaf with three run lengths: of the run at the chunk's start, of the
-//! run at its end, and of its longest run. An inner node contains the same three lengths for the
-//! combination of its two children. The first run of at least `n` units is found by one descent
-//! from the root, which takes a dozen steps at 1 TiB. A change updates one path from a leaf to the
-//! root. The memory used is one bit for each unit, and about 0.05 bytes for the tree.
+//! The bitmap has one bit per unit, which is 1 if the unit is in the set. The tree has a leaf for
+//! each chunk of 512 units, with the lengths of the run at the chunk's start, the run at its end,
+//! and its longest run. An inner node has the same three lengths for its two children combined. The
+//! first run of at least `n` units is found by one descent from the root, which takes a dozen steps
+//! at 1 TiB. A change updates one path from a leaf to the root. The memory used is one bit per
+//! unit, and about 0.05 bytes per unit for the tree.
 
 use std::ops::Range;
 
@@ -16,7 +15,7 @@ const WORDS: usize = (CHUNK / 64) as usize;
 
 const _: () = assert!(CHUNK.is_multiple_of(64) && CHUNK.is_power_of_two());
 
-/// Lengths in units of the first, the longest and the last run in the range of a tree node.
+/// Lengths in units of the first, longest and last run in a tree node's range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RunLengths {
     first: u32,
@@ -71,7 +70,7 @@ impl RunLengths {
 
 /// Returns the length of the longest run of one bits in a word.
 fn longest_ones(word: u64) -> u32 {
-    // Bit `i` of `starts[k]` is set if the bits from `i` on are a run of at least 2^k ones.
+    // Bit `i` of `starts[k]` is set if a run of at least 2^k ones starts at bit `i`.
     let mut starts = [0; 7];
     let (mut ones, mut power) = (word, 0);
     while ones != 0 {
@@ -81,8 +80,8 @@ fn longest_ones(word: u64) -> u32 {
     }
     let (mut longest, mut begins) = (0, u64::MAX);
     for (power, &starts) in starts.iter().enumerate().take(power).rev() {
-        // The positions at which a run of `longest` ones begins that is directly followed by a run
-        // of 2^`power` ones.
+        // The start positions of a run of `longest` ones that is directly followed by a run of
+        // 2^`power` ones.
         let longer = begins & starts.unbounded_shr(longest);
         if longer != 0 {
             begins = longer;
@@ -95,16 +94,15 @@ fn longest_ones(word: u64) -> u32 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitSet {
     words: Vec<u64>,
-    /// A binary tree in an array: the root has index 1, the children of node `n` are `2n` and `2n +
-    /// 1`, and the leaves begin at index `leaves`.
+    /// A binary tree in an array: the root has index 1, the children of node `n` are `2n` and
+    /// `2n + 1`, and the leaves begin at index `leaves`.
     tree: Vec<RunLengths>,
     leaves: usize,
     count: u32,
 }
 
 impl UnitSet {
-    /// Increases the capacity of the set so that it can contain all units below `units`. Its
-    /// contents do not change.
+    /// Increases the capacity of the set to all units below `units`, without changing its contents.
     pub(super) fn reach(&mut self, units: u32) {
         let chunks = units.div_ceil(CHUNK) as usize;
         if chunks * WORDS > self.words.len() {
@@ -116,16 +114,16 @@ impl UnitSet {
         }
     }
 
-    /// Reduces the capacity of the set to the units below `units`. No unit at or above `units` may
-    /// be in the set.
+    /// Reduces the capacity of the set to the units below `units`. No unit from `units` on may be
+    /// in the set.
     pub(super) fn shrink(&mut self, units: u32) {
         let chunks = units.div_ceil(CHUNK) as usize;
         debug_assert!(self.words.iter().skip(chunks * WORDS).all(|&word| word == 0));
         self.words.truncate(chunks * WORDS);
         self.words.shrink_to_fit();
         let leaves = chunks.next_power_of_two();
-        // The tree is rebuilt only when a quarter of its leaves suffices. A file whose length
-        // varies around a power of two would otherwise cause a rebuild each time.
+        // Rebuild the tree only if a quarter of its leaves suffices. Otherwise a file whose length
+        // varies around a power of two would cause a rebuild each time.
         if leaves <= self.leaves / 4 {
             self.leaves = leaves;
             self.tree = Vec::new();
@@ -171,14 +169,14 @@ impl UnitSet {
             "node {node} of {} leaves",
             self.leaves
         );
-        // A node one level above the leaves covers two chunks, and each further level covers twice
+        // A node one level above the leaves covers two chunks, and each level above it covers twice
         // as many.
         let depth = node.ilog2();
         let half = CHUNK << (self.leaves.ilog2() - depth - 1);
         RunLengths::joined(self.tree[2 * node], self.tree[2 * node + 1], half)
     }
 
-    /// Calls `change` for each word that contains units of a range, with a mask of these units.
+    /// Calls `change` for each word with units of a range, passing a mask of these units.
     fn each_word(range: Range<u32>, mut change: impl FnMut(usize, u64)) {
         let mut at = range.start;
         while at < range.end {
@@ -210,7 +208,7 @@ impl UnitSet {
         }
     }
 
-    /// Adds a range of units. None of them may be in the set.
+    /// Adds a range of units, none of which may be in the set.
     pub(super) fn insert(&mut self, range: Range<u32>) {
         if range.is_empty() {
             return;
@@ -231,7 +229,7 @@ impl UnitSet {
         self.refresh(range);
     }
 
-    /// Removes a range of units. All of them must be in the set.
+    /// Removes a range of units, all of which must be in the set.
     pub(super) fn remove(&mut self, range: Range<u32>) {
         assert!(
             self.contains(range.clone()),
@@ -240,7 +238,7 @@ impl UnitSet {
         self.clear(range);
     }
 
-    /// Removes those units of a range that are in the set. Returns the number of units removed.
+    /// Removes those units of a range that are in the set. Returns how many there were.
     pub(super) fn clear(&mut self, range: Range<u32>) -> u32 {
         let range = self.inside(range);
         let mut cleared = 0;
@@ -260,7 +258,7 @@ impl UnitSet {
         cleared
     }
 
-    /// Adds those units of a range that are not in the set.
+    /// Adds those units of a range that are not yet in the set.
     pub(super) fn set(&mut self, range: Range<u32>) {
         if range.is_empty() {
             return;
@@ -313,8 +311,8 @@ impl UnitSet {
         self.tree.get(1).map_or(0, |root| root.longest)
     }
 
-    /// Returns the lowest unit at which a run of at least `len` units begins, or `None` if no run
-    /// is long enough.
+    /// Returns the lowest start of a run of at least `len` units, or `None` if no run is long
+    /// enough.
     pub(super) fn first_fit(&self, len: u32) -> Option<u32> {
         if len == 0 || self.longest() < len {
             return None;
@@ -336,14 +334,14 @@ impl UnitSet {
             self.leaf(node - self.leaves).longest >= len,
             "the tree tells of a stretch of {len} units"
         );
-        // The chunk of this leaf contains a run that is long enough.
+        // This leaf's chunk contains a run that is long enough.
         let chunk = start..start + CHUNK;
         self.runs_in(chunk)
             .find(|run| run.end - run.start >= len)
             .map(|run| run.start)
     }
 
-    /// Returns the runs of units within a range that are in the set, in ascending order.
+    /// Returns the runs of set units within a range, in ascending order.
     pub(super) fn runs_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let range = self.inside(range);
         let mut at = range.start;
@@ -355,7 +353,7 @@ impl UnitSet {
         })
     }
 
-    /// Returns the runs of units within a range that are *not* in the set, in ascending order.
+    /// Returns the runs within a range of units that are *not* in the set, in ascending order.
     pub(super) fn gaps_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -366,8 +364,8 @@ impl UnitSet {
         })
     }
 
-    /// Returns the first unit in `from..to` that is in the set (if `wanted` is true) or not in the
-    /// set (if it is false).
+    /// Returns the first unit in `from..to` that is in the set if `wanted` is true, or not in it if
+    /// `wanted` is false.
     fn next(&self, from: u32, to: u32, wanted: bool) -> Option<u32> {
         let mut at = from;
         while at < to {
@@ -382,8 +380,8 @@ impl UnitSet {
         None
     }
 
-    /// Returns the highest run of units below `below` that are in this set but not in `other`. If
-    /// it is longer than `most` units, only its highest `most` units are returned.
+    /// Returns the highest run of units below `below` that are in this set but not in `other`, or
+    /// only its highest `most` units if the run is longer.
     pub(super) fn last_without(&self, other: &UnitSet, below: u32, most: u32) -> Option<Range<u32>> {
         let bits = |index: usize| {
             let mine = self.words.get(index).copied().unwrap_or(0);
@@ -419,7 +417,7 @@ impl UnitSet {
 
     /// Returns the length of the run of units in the set that ends directly below `end`.
     pub(super) fn run_below(&self, end: u32) -> u32 {
-        // Usually the last unit is not in the set, which needs no search.
+        // Usually the last unit is not in the set, and no search is needed.
         if end == 0 || !self.contains(end - 1..end) {
             return 0;
         }

@@ -170,8 +170,8 @@ pub struct WriteAheadLog {
 }
 
 impl WriteAheadLog {
-    /// Creates the log of a new store whose superblock has `generation`. Sequence numbers start at
-    /// 1. When this returns, the reserve and the first segment are durable.
+    /// Creates the log of a new store whose superblock has `generation`. When this returns, the
+    /// reserve and the first segment are durable. The first sequence number of the log is 1.
     ///
     /// # Errors
     /// [`Error::StoreExists`] if the directory already contains log files; [`Error::BadOption`];

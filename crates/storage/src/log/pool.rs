@@ -44,8 +44,9 @@ const SHORT: u64 = 16 << 10;
 const PARTS_OF_LOG: u64 = 4;
 const PARTS_OF_STORE: u64 = 32;
 
-/// If this many [`SlotPool::prepare`] calls in a row find nothing else to do, a hole is punched in
-/// a free slot's file to return its space to the file system.
+/// Once this many [`SlotPool::prepare`] calls have found nothing else to do since a lane last took
+/// a slot, each further idle call punches a hole in a free slot's file, which returns its space to
+/// the file system.
 const IDLE_STEPS: u64 = 16;
 
 /// Returns the minimum size of a slot for a record of `total` bytes, which must also hold the

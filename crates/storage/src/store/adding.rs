@@ -17,17 +17,17 @@ use alluvium_device::{Directory, FileOptions};
 use std::sync::Arc;
 
 impl Store {
-    /// Starts adding a tier in an empty directory (steps 1 and 2), and returns the number of the
-    /// tier. The caller must then complete a checkpoint and call [`Store::end_adding`]. The tier
-    /// receives no data before that.
+    /// Starts adding a tier in an empty directory (steps 1 and 2), and returns its number. The
+    /// caller must then complete a checkpoint and call [`Store::end_adding`]. Until then, the tier
+    /// receives no data.
     ///
-    /// The caller must ensure that no other tier is being added and that no copy of the store is in
+    /// No other tier may be in the process of being added, and no copy of the store may be in
     /// progress.
     ///
     /// # Errors
     /// [`Error::WrongTier`] if the directory is not empty; [`Error::BadOption`] if the store
     /// already has the maximum number of tiers; [`Error::Full`] if the disk has no space for the
-    /// tier's reserve; `Locked`; I/O errors. If an error occurs, no tier is added.
+    /// tier's reserve; `Locked`; I/O errors. After an error, the store has no new tier.
     pub fn begin_adding(&self, directory: &Arc<dyn Directory>, limits: TierLimits) -> Result<u8> {
         self.health.check()?;
         let tier = self.tiers.count() as u8;
@@ -62,7 +62,7 @@ impl Store {
         locks.push(lock);
         self.directories
             .replace(self.directories().clone().and(Arc::clone(directory)));
-        // The file is added last, because the number of files defines the number of tiers.
+        // Add the file last, because the number of files defines the number of tiers.
         self.tiers.add(file, &directory.describe());
         assert_eq!(
             self.directories().count(),
@@ -72,10 +72,10 @@ impl Store {
         Ok(tier)
     }
 
-    /// Opens an added tier for data (step 4). The durable superblock must already include the tier.
+    /// Opens an added tier for data (step 4). The durable superblock must already include it.
     ///
     /// # Errors
-    /// I/O errors. In that case, the next opening of the store repeats the step.
+    /// I/O errors, after which the next opening of the store repeats the step.
     ///
     /// # Panics
     /// If the durable superblock does not include the tier.

@@ -1,5 +1,4 @@
-//! Checkpoints, which make a generation durable. The steps run in the order shown in the module
-//! header.
+//! Checkpoints, which make a generation durable in the steps shown in the module header.
 
 use super::Store;
 use crate::Result;
@@ -8,8 +7,8 @@ use crate::superblock::{MAX_PAYLOAD, Superblock};
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
 
-/// A generation whose contents are fixed but which is not durable yet. If this value is dropped
-/// without a call of `finish`, its changes become part of the next checkpoint.
+/// A generation whose contents are fixed but not yet durable. If it is dropped without calling
+/// `finish`, its changes become part of the next checkpoint.
 #[derive(Debug)]
 #[must_use = "a cut becomes durable with `finish`"]
 pub struct Checkpoint<'store> {
@@ -18,10 +17,11 @@ pub struct Checkpoint<'store> {
 }
 
 impl Store {
-    /// Begins a checkpoint of the generation under construction. It contains every extent installed
-    /// or released and every reference count changed before this call. The caller must determine
-    /// its payload and the sequence number of its cut at the same moment, and must prevent changes
-    /// to the extents in between. Only one checkpoint may be in progress.
+    /// Begins a checkpoint of the generation under construction. The checkpoint covers every extent
+    /// installed or released and every reference count changed before this call. At that same
+    /// point, the caller must determine the checkpoint's payload and the sequence number of its
+    /// cut, and must prevent changes to the extents meanwhile. Only one checkpoint may be in
+    /// progress.
     ///
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure.
@@ -51,13 +51,13 @@ impl Checkpoint<'_> {
     /// written (`NodeWriter::finish`), and its extent must be installed.
     ///
     /// # Errors
-    /// A full disk aborts the checkpoint, and nothing is freed. [`Store::superblock`] then returns
-    /// the durable generation. This is the previous generation, or the new one if only the log had
-    /// no space to name it. Any other failure makes the store refuse changes (K2).
+    /// A full disk aborts the checkpoint without freeing anything. [`Store::superblock`] then
+    /// returns the durable generation, which is the previous one, or the new one if only the log
+    /// had no space to name it. After any other failure, the store refuses changes (K2).
     ///
     /// # Panics
-    /// If the payload is longer than [`MAX_PAYLOAD`], or if `cut` is below the cut of the previous
-    /// generation, because the log up to that cut has been released.
+    /// If the payload is longer than [`MAX_PAYLOAD`], or if `cut` is below the previous
+    /// generation's cut, up to which the log has already been released.
     pub fn finish(self, payload: &[u8], cut: u64) -> Result<u64> {
         assert!(
             payload.len() <= MAX_PAYLOAD,
@@ -69,8 +69,8 @@ impl Checkpoint<'_> {
         let before = store.superblock().cut;
         assert!(cut >= before, "a cut at {cut} falls behind the one at {before}");
         store.health.poison_on_error(self.make_durable(payload, cut))?;
-        // The generation is now durable. The remaining calls free the extents and log segments that
-        // it no longer needs (K1, step 7).
+        // The generation is now durable. Free the extents and log segments that it no longer needs
+        // (K1, step 7).
         debug_assert_eq!(store.superblock().generation, generation, "it is durable (K1)");
         store.extents.made_durable(generation);
         store.health.poison_on_error(store.log.release(cut))?;

@@ -1,4 +1,4 @@
-//! Copies the durable generation of a store into other directories while the store remains in use.
+//! Copies the durable generation of a store to other directories while the store stays in use.
 //!
 //! ```text
 //!   mark the target as a store that is being created      superblock.new
@@ -9,8 +9,8 @@
 //!   the superblock                                         superblock        a store from here on
 //! ```
 //!
-//! An interrupted copy has no superblock, so it cannot be opened as a store. Copying into the same
-//! directories again starts from the beginning.
+//! An interrupted copy has no superblock, so it cannot be opened as a store. A new copy into the
+//! same directories starts over.
 
 use super::{LOCK_FILE, Store, StoreOptions, lock_all, refs};
 use crate::extents::{GenerationPin, live_ranges, map_file, require_map};
@@ -25,12 +25,12 @@ use alluvium_device::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum number of bytes that are copied between two progress reports.
+/// Maximum number of bytes copied between two progress reports.
 const STEP: u64 = 16 * MIB;
 
-/// Size in bytes of the steps in which a hole is created in the target file. Each step is first
-/// allocated by growing the file and then deallocated by punching a hole, so this bounds the space
-/// needed temporarily.
+/// Number of bytes of a hole that are created in the target file at a time. The file first grows by
+/// this many allocated bytes, which are then deallocated by punching a hole, so this bounds the
+/// temporary space needed.
 const SKIP: u64 = 64 * MIB;
 
 /// Files that a data structure stores outside the extents. They are copied in the state that
@@ -39,9 +39,9 @@ pub trait SideFiles {
     /// Returns the approximate number of bytes that [`SideFiles::copy_to`] writes.
     fn bytes(&self) -> u64;
 
-    /// Writes the files to the first directory of the copy and syncs them. While writing, this
-    /// function must call `wrote` with the number of bytes written since the previous call. If
-    /// `wrote` returns an error, the copy must be aborted with that error.
+    /// Writes the files to the copy's first directory and syncs them. While writing, this function
+    /// must keep calling `wrote` with the number of bytes written since the previous call. If
+    /// `wrote` returns an error, this function must abort with that error.
     ///
     /// # Errors
     /// I/O errors; errors for damaged files; errors of `wrote`.
@@ -54,8 +54,8 @@ pub struct CopyProgress {
     pub total_bytes: u64,
 }
 
-/// A pinned durable generation. The extents reachable from it are neither reused nor overwritten
-/// until this value is dropped.
+/// A pinned durable generation. Until this value is dropped, the extents reachable from the
+/// generation are neither reused nor overwritten.
 #[derive(Debug)]
 pub struct GenerationSnapshot {
     superblock: Superblock,
@@ -66,8 +66,8 @@ pub struct GenerationSnapshot {
 }
 
 impl Store {
-    /// Pins the durable generation. Space that later generations free cannot be reused until the
-    /// returned snapshot is dropped.
+    /// Pins the durable generation. Until the returned snapshot is dropped, space freed by later
+    /// generations cannot be reused.
     ///
     /// # Errors
     /// I/O errors.
@@ -88,28 +88,28 @@ impl Store {
 }
 
 impl GenerationSnapshot {
-    /// Returns the cut of the generation: the sequence number up to which it contains all commits.
+    /// Returns the generation's cut: the sequence number up to which it contains all commits.
     #[must_use]
     pub fn cut(&self) -> u64 {
         self.superblock.cut
     }
 
-    /// Returns the payload in the superblock of the generation.
+    /// Returns the payload in the generation's superblock.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.superblock.payload
     }
 
-    /// Copies the generation into empty directories, or into directories that contain the files of
-    /// an interrupted copy. `target` must have one directory for each tier. The copy is an
-    /// independent store with the identity `id`. `progress` is called after each step; if it
-    /// returns an error, the copy is aborted.
+    /// Copies the generation to empty directories, or to directories with the files of an
+    /// interrupted copy. `target` must have one directory for each tier. The copy is an independent
+    /// store with the identity `id`. `progress` is called after each step; if it returns an error,
+    /// the copy is aborted.
     ///
     /// # Errors
     /// [`Error::NotAStore`] or [`Error::WrongTier`] if a directory contains other files;
     /// [`Error::BadOption`] if the number of directories differs from the number of tiers;
-    /// `Locked`; errors of `progress`; I/O errors. If an error occurs, the copied files are removed
-    /// as far as possible. Files that remain cannot be opened as a store.
+    /// `Locked`; errors of `progress`; I/O errors. After an error, as many copied files as possible
+    /// are removed. Any that remain cannot be opened as a store.
     pub fn copy_to(
         &self,
         target: impl Into<TierDirectories>,
@@ -154,8 +154,8 @@ impl GenerationSnapshot {
         copied
     }
 
-    /// Copies a range of a tier's data file. If the read fails, the failure is recorded for the
-    /// tier of the source.
+    /// Copies a range of a tier's data file. If the read fails, the source tier is marked as
+    /// failed.
     fn copy_piece(
         &self,
         tier: u8,
@@ -240,23 +240,23 @@ impl GenerationSnapshot {
     }
 }
 
-/// A completed copy of a store, opened only to be compared with the source. It is not open for
-/// reads and writes as a [`Store`] is.
+/// A completed copy of a store, opened only for comparison with its source. Unlike a [`Store`], it
+/// cannot be used for reads and writes.
 #[derive(Debug)]
 pub struct StoreCopy {
     superblock: Superblock,
     tiers: TierFiles,
-    /// Violations found in the superblock, the marker files of the tiers, or the extent map.
+    /// Violations found in the superblock, the tiers' marker files or the extent map.
     findings: Vec<String>,
 }
 
 impl StoreCopy {
-    /// Opens a copy, and verifies its superblock, the marker files of its tiers and its extent map.
+    /// Opens a copy and verifies its superblock, its tiers' marker files and its extent map.
     /// [`StoreCopy::findings`] returns the violations found.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the copy has a different number of tiers; [`Error::Corrupt`] if no
-    /// valid superblock exists; I/O errors.
+    /// [`Error::BadOption`] if the copy has a different number of tiers; [`Error::Corrupt`] if
+    /// there is no valid superblock; I/O errors.
     pub fn open(directories: impl Into<TierDirectories>) -> Result<StoreCopy> {
         let directories = directories.into();
         let first = directories.first();
@@ -285,8 +285,7 @@ impl StoreCopy {
         &self.tiers
     }
 
-    /// Returns the violations found in the superblock, the marker files of the tiers, or the extent
-    /// map.
+    /// Returns the violations found in the superblock, the tiers' marker files or the extent map.
     #[must_use]
     pub fn findings(&self) -> &[String] {
         &self.findings
@@ -301,8 +300,7 @@ fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         .map(move |start| start..end.min(start + STEP))
 }
 
-/// Extends a file to a length of `to` bytes with a hole. Does nothing if the file is already as
-/// long.
+/// Extends a file to `to` bytes with a hole, unless it is already that long.
 fn skip_to(file: &dyn Device, to: u64) -> Result<()> {
     debug_assert!(to.is_multiple_of(BLOCK), "ranges in use begin with a unit");
     while file.len() < to {
@@ -313,7 +311,8 @@ fn skip_to(file: &dyn Device, to: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error unless the directory is empty, apart from files of an interrupted creation.
+/// Returns an error unless the directory is empty or contains only the files of an interrupted
+/// creation.
 ///
 /// # Errors
 /// [`Error::NotAStore`] if the directory contains other files.

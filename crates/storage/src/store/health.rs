@@ -3,15 +3,15 @@
 use crate::{Error, Result};
 use std::sync::OnceLock;
 
-/// The first device failure since the store was opened. After such a failure, the contents of the
-/// device are unknown until the store is reopened.
+/// The first device failure since the store was opened. After a failure, what the device contains
+/// is unknown until the store is reopened.
 #[derive(Debug, Default)]
 pub(super) struct StoreHealth {
     cause: OnceLock<String>,
 }
 
 impl StoreHealth {
-    /// Returns an error if a failure has been recorded.
+    /// Returns an error if a failure was recorded.
     ///
     /// # Errors
     /// [`Error::Poisoned`] with the cause of the first failure.
@@ -22,9 +22,9 @@ impl StoreHealth {
         }
     }
 
-    /// Records the failure if `result` is a device error, so that the store refuses changes from
-    /// now on. Returns `result` unchanged. Not treated as failures are a full disk (K2) and a lack
-    /// of file descriptors or memory.
+    /// Records a device error in `result` as a failure, so that the store refuses changes from now
+    /// on, and returns `result` unchanged. A full disk (K2) or a shortage of file descriptors or
+    /// memory does not count as a failure.
     pub(super) fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && !error.is_full()

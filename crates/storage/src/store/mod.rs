@@ -1,8 +1,7 @@
-//! The store combines all parts of this crate behind one interface, and enforces the order of their
-//! operations.
+//! The store combines all parts of this crate behind one interface, and orders their operations.
 //!
-//! *Scope*: the order in which state is created, opened, made durable and reclaimed, and the
-//! conditions under which the store refuses changes.
+//! *Scope*: the order in which state is created, opened, made durable and reclaimed, and when the
+//! store refuses changes.
 //!
 //! *Must not depend on*: the meaning of a node, a payload or a log record.
 //!
@@ -17,21 +16,21 @@
 //!                                  7  dead extents and log are given free           ┘
 //! ```
 //!
-//! Invariants, in addition to those of the individual parts and to S1 to S6 of the crate:
+//! Invariants, in addition to those of the parts and to S1 to S6 of the crate:
 //!
-//! - **K1** Steps 3 to 7 of a checkpoint run in this order, and step 7 starts only after step 6 has
+//! - **K1** Steps 3 to 7 of a checkpoint run in this order, and step 7 starts only once step 6 has
 //!   completed.
 //! - **K2** A full disk aborts a checkpoint at any step, and nothing is freed (K1). Up to step 5,
 //!   the previous generation remains the durable one, because its superblock is not modified (P1).
 //!   If a crash then leaves a copy of the new superblock, that copy is valid, because everything
 //!   reachable from it was synced before. At step 6, the new generation is durable, but the log
 //!   does not name it yet. [`Store::superblock`] returns the superblock of the durable generation,
-//!   and the next checkpoint repeats the missing steps. Any other failure of a write or a sync
-//!   makes the store refuse changes (S6).
-//! - **K3** Opening a store repeats steps 6 and 7 of the last checkpoint. A crash between steps 5
-//!   and 7 therefore leaks no space.
-//! - **K4** The extents that a copy of the store reads are neither reused nor overwritten before
-//!   the copy is complete. The copy gets a superblock only after all its other files are durable.
+//!   and the next checkpoint repeats the missing steps. After any other failed write or sync, the
+//!   store refuses changes (S6).
+//! - **K3** Opening a store repeats steps 6 and 7 of the last checkpoint, so a crash between steps
+//!   5 and 7 leaks no space.
+//! - **K4** The extents that a copy of the store reads are neither reused nor overwritten until the
+//!   copy is complete. The copy gets its superblock only after all its other files are durable.
 
 mod adding;
 mod checkpoint;
@@ -66,14 +65,14 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// Name of the file by which a process locks a store's directory.
+/// Name of the file with which a process locks a store's directory.
 pub const LOCK_FILE: &str = "LOCK";
 
-/// A store that is open for reads and writes. All methods may be called from any thread.
+/// A store open for reads and writes. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Store {
-    /// The directories of the tiers. The value is replaced when a tier is added or is reopened in
-    /// another directory.
+    /// The directories of the tiers. Replaced when a tier is added, or reopened in another
+    /// directory.
     directories: VersionedCell<TierDirectories>,
     tiers: Arc<TierFiles>,
     extents: Arc<Extents>,
@@ -81,8 +80,8 @@ pub struct Store {
     log: WriteAheadLog,
     epochs: Epochs,
     superblock: Mutex<SuperblockFile>,
-    /// The generation under construction, which is the birth generation of nodes that are written
-    /// now.
+    /// The generation under construction, which becomes the birth generation of newly written
+    /// nodes.
     building: AtomicU64,
     /// Bit set of the tiers that are closed to new extents.
     closed_tiers: AtomicU8,
@@ -90,13 +89,13 @@ pub struct Store {
     page_size: PageSize,
     cache_memory: CacheMemory,
     device: DeviceProfile,
-    /// The locks of the directories. This is the last field, so that the locks are released only
-    /// after everything else is closed.
+    /// The locks of the directories. As the last field, they are released only after everything
+    /// else is closed.
     locks: Mutex<Vec<DirectoryLock>>,
 }
 
-/// A store whose superblock and extent map [`Store::open`] has read, but whose log has not been
-/// replayed yet.
+/// A store whose superblock and extent map were read by [`Store::open`], but whose log is yet to be
+/// replayed.
 #[derive(Debug)]
 pub struct StoreOpening {
     directories: TierDirectories,
@@ -108,8 +107,7 @@ pub struct StoreOpening {
 }
 
 impl Store {
-    /// Returns the total and free space of the file system that contains the store's first
-    /// directory.
+    /// Returns the total and free space of the first directory's file system.
     ///
     /// # Errors
     /// I/O errors.
@@ -120,12 +118,12 @@ impl Store {
     /// Creates a store whose first generation contains `payload`. The store has one tier for each
     /// directory, and no directory may already contain a store.
     ///
-    /// If a crash interrupts the creation, no store exists, and this function can be called again
+    /// If a crash interrupts the creation, there is no store, and this function can be called again
     /// for the same directories.
     ///
     /// # Errors
     /// [`crate::Error::StoreExists`]; [`crate::Error::NotAStore`] if the first directory contains
-    /// files of a store but no superblock; [`crate::Error::WrongTier`] if another directory is not
+    /// store files but no superblock; [`crate::Error::WrongTier`] if another directory is not
     /// empty; `Locked` if another process is creating or using the store;
     /// [`crate::Error::BadOption`]; I/O errors.
     ///
@@ -155,8 +153,7 @@ impl Store {
         let extents = Extents::create(Arc::clone(&tiers), options.extents)?;
         let map = extents.write_map(first, extents.freeze(FIRST_GENERATION))?;
         let log = WriteAheadLog::create(first, options.log, FIRST_GENERATION)?;
-        // The names of all other files are made durable before the superblock gets its name (P4,
-        // T2).
+        // Make the names of all other files durable before the superblock gets its name (P4, T2).
         directories.iter().try_for_each(|directory| directory.sync())?;
         let first_generation = Superblock {
             store: options.id,
@@ -174,9 +171,9 @@ impl Store {
         Self::assemble(directories, locks, superblock, tiers, extents, log, options)
     }
 
-    /// Starts opening a store: locks its directories and reads its newest superblock and its extent
-    /// map. The caller must then call [`StoreOpening::replay`], which replays the log and returns
-    /// the open store.
+    /// Starts opening a store: locks its directories, and reads its newest superblock and extent
+    /// map. The caller must then call [`StoreOpening::replay`] to replay the log and get the open
+    /// store.
     ///
     /// # Errors
     /// [`crate::Error::NotAStore`]; [`crate::Error::BadOption`] if the store has a different number
@@ -191,9 +188,8 @@ impl Store {
         }
     }
 
-    /// Like [`Store::open`], but also succeeds if the extent map is damaged, which
-    /// [`StoreOpening::map_damage`] then reports. The marker file of a tier is rewritten if it is
-    /// damaged.
+    /// Like [`Store::open`], but tolerates a damaged extent map, which [`StoreOpening::map_damage`]
+    /// then reports. A damaged marker file of a tier is rewritten.
     ///
     /// # Errors
     /// As [`Store::open`], except that a damaged map or marker file is not an error.
@@ -204,8 +200,8 @@ impl Store {
         Self::begin(directories.into(), options, None, DamagedMarkPolicy::Mended)
     }
 
-    /// Like [`Store::open_without_map`], but opens the newest generation older than `than`. Only
-    /// [`StoreOpening::repair`] may be called on the result.
+    /// Like [`Store::open_without_map`], but opens the newest generation that is older than `than`.
+    /// On the result, only [`StoreOpening::repair`] may be called.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -226,8 +222,8 @@ impl Store {
         directories.validate()?;
         let first = &Arc::clone(directories.first());
         superblock::require(&**first)?;
-        // Locking a directory creates a file in it. Each further directory is therefore locked only
-        // after its marker file has shown that it belongs to this store.
+        // Locking a directory creates a file in it, so lock each further directory only after its
+        // marker file has shown that it belongs to this store.
         let mut locks = vec![first.lock(LOCK_FILE)?];
         let superblock = match than {
             None => SuperblockFile::open(&**first, FileAccessMode::ReadWrite)?,
@@ -235,7 +231,7 @@ impl Store {
         };
         let durable = superblock.durable();
         let directories = match than {
-            // This generation may be older than the addition of the last tiers.
+            // This generation may predate the newest tiers.
             Some(_) => directories.first_ones(usize::from(durable.tiers)),
             None => directories,
         };
@@ -325,28 +321,27 @@ impl Store {
         self.page_size
     }
 
-    /// Returns the cost profile of the device, as passed in the options.
+    /// Returns the device's cost profile from the options.
     #[must_use]
     pub fn device(&self) -> &DeviceProfile {
         &self.device
     }
 
-    /// Returns the first directory, which contains tier 0, the superblock and the log.
+    /// Returns the first directory, which holds tier 0, the superblock and the log.
     #[must_use]
     pub fn directory(&self) -> &Arc<dyn Directory> {
         self.directories().first()
     }
 
-    /// Returns the current directory of each tier. The I/O counters of a directory cover its tier
-    /// since the directory was last opened. The counters of the first directory include the I/O of
-    /// the log.
+    /// Returns the current directory of each tier. A directory's I/O counters cover its tier since
+    /// the directory was last opened. Those of the first directory include the log's I/O.
     #[must_use]
     pub fn directories(&self) -> &TierDirectories {
         self.directories.get()
     }
 
-    /// Returns every directory that this tier has used since the store was opened. There is more
-    /// than one if the tier failed and was reopened in another directory.
+    /// Returns every directory this tier has used since the store was opened. There is more than
+    /// one if the tier failed and was reopened in another directory.
     #[must_use]
     pub fn directories_of(&self, tier: u8) -> Vec<&Arc<dyn Directory>> {
         let mut all: Vec<&Arc<dyn Directory>> = Vec::new();
@@ -358,8 +353,7 @@ impl Store {
         all
     }
 
-    /// Returns the epochs of the store, which determine when an object that is no longer reachable
-    /// has no more readers.
+    /// Returns the store's epochs, which determine when an unreachable object has no more readers.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {
         &self.epochs
@@ -391,8 +385,8 @@ impl Store {
         self.superblock.lock().durable().clone()
     }
 
-    /// Returns default options for a node writer: the page size of the store, no compression, tier
-    /// 0, and the generation under construction as the birth generation.
+    /// Returns default options for a node writer: the store's page size, no compression, tier 0,
+    /// and the generation under construction as birth generation.
     #[must_use]
     pub fn writer_options(&self, purpose: Purpose, class: AllocationClass) -> WriterOptions {
         WriterOptions {
@@ -407,14 +401,14 @@ impl Store {
     }
 
     /// Returns a writer for nodes. The nodes become part of the store when the caller installs the
-    /// extents that the writer returns.
+    /// extents returned by the writer.
     ///
     /// # Errors
-    /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure of a write or sync;
+    /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failed write or sync;
     /// [`Error::BadOption`](crate::Error::BadOption) if the store has no such tier.
     ///
     /// # Panics
-    /// If the page size in the options is not the page size of the store.
+    /// If the page size in the options is not that of the store.
     pub fn node_writer(&self, options: WriterOptions) -> Result<NodeWriter> {
         assert_eq!(options.page_size, self.page_size, "one page size per store");
         self.health.check()?;
@@ -429,8 +423,8 @@ impl Store {
         ))
     }
 
-    /// Reclaims a bounded amount of space: makes freed extents available for reuse, and returns
-    /// free space to the file system (S4).
+    /// Reclaims a bounded amount of space: makes freed extents reusable, and returns free space to
+    /// the file system (S4).
     ///
     /// # Errors
     /// I/O errors.
@@ -441,10 +435,10 @@ impl Store {
             .poison_on_error(self.extents.reclaim(self.epochs.safe(), limit))
     }
 
-    /// Frees space for a log segment if the file system is full, by returning free space of the
-    /// data files to the file system. Only space that requests of this allocation class may use is
-    /// returned. Returns whether enough space for a segment was returned, in which case the caller
-    /// may retry the log allocation.
+    /// Makes space for a log segment on a full file system by returning free space of the data
+    /// files to it. Only space that requests of this allocation class may use is returned. Returns
+    /// whether this made enough space for a segment, in which case the caller may retry the log
+    /// allocation.
     ///
     /// # Errors
     /// I/O errors.
@@ -464,9 +458,8 @@ impl Store {
         self.health.check()
     }
 
-    /// Checks that the store's first directory and the files that are required for opening have not
-    /// been removed. If one was removed, the store refuses changes from now on, because they would
-    /// be lost.
+    /// Checks that the store's first directory and the files needed to open the store still exist.
+    /// If one was removed, the store refuses changes from now on, because they would be lost.
     ///
     /// # Errors
     /// [`crate::Error::Device`] with the removed file or directory; [`crate::Error::Poisoned`]
@@ -480,8 +473,8 @@ impl Store {
             is_gone.then(|| tier_file(0))
         };
         let superblock = || {
-            // If a checkpoint holds the lock of the superblock, the check is skipped: the
-            // checkpoint itself will detect the removal.
+            // If a checkpoint has locked the superblock, skip the check, because the checkpoint
+            // itself will notice the removal.
             let is_gone = self.superblock.try_lock().is_some_and(|file| file.is_removed());
             is_gone.then(|| superblock::FILE.to_owned())
         };
@@ -498,26 +491,26 @@ impl Store {
     }
 
     /// Makes the store refuse further changes if `result` is a device failure, and returns `result`
-    /// unchanged. It must be called with the result of each change made through [`Store::extents`],
-    /// [`Store::log`] or a node writer.
+    /// unchanged. The caller must pass the result of each change it makes through
+    /// [`Store::extents`], [`Store::log`] or a node writer.
     ///
     /// # Errors
-    /// The error in `result`, if it is one.
+    /// The error in `result`, if any.
     pub fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         self.health.poison_on_error(result)
     }
 
-    /// Returns the space that the extents use and the space that the log uses.
+    /// Returns the space used by the extents and by the log.
     #[must_use]
     pub fn usage(&self) -> (ExtentUsage, LogUsage) {
         (self.extents.usage(), self.log.usage())
     }
 
-    /// Verifies the superblock, the extents against their map, and the log. Returns one sentence
-    /// for each violation. `reachable` must list every extent that is reachable from the payload,
-    /// with its reference count. Trees and allocated space must not change during the check, but
-    /// reads and appends to the log may continue. The cache has a separate check,
-    /// [`NodeCache::check`], during which reads and appends are not allowed either.
+    /// Verifies the superblock, the extents and their map, and the log. Returns one sentence for
+    /// each violation. `reachable` must list every extent reachable from the payload, with its
+    /// reference count. Trees and allocated space must not change during the check, but reads and
+    /// log appends may continue. The cache has a check of its own, [`NodeCache::check`], which
+    /// allows neither.
     ///
     /// # Errors
     /// None at present, because unreadable data is reported as a violation.
@@ -525,8 +518,7 @@ impl Store {
         Ok(self.check_counted(reachable).0)
     }
 
-    /// Like [`Store::check`], but also returns two counts: the log segments and the log bytes that
-    /// were read.
+    /// Like [`Store::check`], but also returns how many log segments and log bytes were read.
     pub fn check_counted(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> (Vec<String>, [u64; 2]) {
         fn sentences<T: ToString>(found: Result<Vec<T>>) -> Vec<String> {
             match found {
@@ -554,7 +546,7 @@ impl Store {
     /// be used afterwards.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] after an earlier failure of a write or sync; I/O errors.
+    /// [`crate::Error::Poisoned`] after an earlier failed write or sync; I/O errors.
     pub fn close(&self) -> Result<()> {
         self.health.check()?;
         self.log.clone().close()?;
@@ -564,29 +556,28 @@ impl Store {
 }
 
 impl StoreOpening {
-    /// Returns the superblock of the generation that is being opened.
+    /// Returns the superblock of the generation being opened.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         self.superblock.durable()
     }
 
-    /// Returns the data files, from which the caller can read nodes that the payload points to.
+    /// Returns the data files, from which the caller can read the nodes that the payload points to.
     #[must_use]
     pub fn tiers(&self) -> &Arc<TierFiles> {
         &self.tiers
     }
 
-    /// Returns the error that makes the extent map unreadable, or `None` if the map is intact. A
-    /// damaged map can be rebuilt with [`StoreOpening::rebuild_map`] from the extents reachable
-    /// from the payload. [`StoreOpening::replay`] and [`StoreOpening::repair`] fail unless the map
-    /// has been rebuilt.
+    /// Returns why the extent map cannot be read, or `None` if it is intact. A damaged map can be
+    /// rebuilt with [`StoreOpening::rebuild_map`] from the extents reachable from the payload.
+    /// Until then, [`StoreOpening::replay`] and [`StoreOpening::repair`] fail.
     #[must_use]
     pub fn map_damage(&self) -> Option<&crate::Error> {
         self.extents.as_ref().err()
     }
 
-    /// Rebuilds the extent map from the extents reachable from the payload, which `reached` must
-    /// list. The rebuilt map becomes durable with the next checkpoint.
+    /// Rebuilds the extent map from `reached`, which must list all extents reachable from the
+    /// payload. The next checkpoint makes the rebuilt map durable.
     ///
     /// # Errors
     /// As [`Extents::rebuild`].
@@ -598,13 +589,13 @@ impl StoreOpening {
         Ok(())
     }
 
-    /// Replays the log and opens the store. The records after the superblock's cut are passed to
-    /// `replay` in the order of their sequence numbers.
+    /// Replays the log and opens the store. Records above the superblock's cut are passed to
+    /// `replay` in sequence order.
     ///
     /// # Errors
-    /// [`crate::Error::OlderGeneration`] if the log names a newer generation than that of the
-    /// superblock; [`crate::Error::Corrupt`] if a log record that was acknowledged as synced is
-    /// damaged; errors of `replay`; I/O errors.
+    /// [`crate::Error::OlderGeneration`] if the log names a newer generation than the superblock;
+    /// [`crate::Error::Corrupt`] if a log record that was acknowledged as synced is damaged; errors
+    /// of `replay`; I/O errors.
     pub fn replay(self, replay: &mut dyn FnMut(LogRecord<'_>) -> Result<()>) -> Result<Store> {
         let StoreOpening {
             directories,
@@ -621,14 +612,14 @@ impl StoreOpening {
         };
         let log = sized(options.log, &directories);
         let log = WriteAheadLog::open(directories.first(), log, cut, generation, synced, replay)?;
-        // A crash may have interrupted the last checkpoint after the superblock was written, so the
-        // remaining steps are repeated (K3).
+        // A crash may have interrupted the last checkpoint after it wrote the superblock, so repeat
+        // the remaining steps (K3).
         match log.note_generation(generation) {
             Ok(()) => {
                 extents.made_durable(generation);
                 log.release(cut)?;
             }
-            // The disk is full. Nothing may be freed before the log names the generation, so the
+            // The disk is full. Nothing may be freed until the log names the generation, so the
             // next checkpoint does both.
             Err(error) if error.is_full() => {}
             Err(error) => return Err(error),
@@ -636,14 +627,13 @@ impl StoreOpening {
         Store::assemble(directories, locks, superblock, tiers, extents, log, &options)
     }
 
-    /// Opens a damaged store as far as possible. Every valid log record after the superblock's cut
-    /// is replayed; damaged parts of the log are skipped and reported. If the log names a newer
-    /// superblock that cannot be read, the older superblock is accepted, and the changes of the
-    /// newer one are lost. Finally a checkpoint is written, so that [`Store::open`] succeeds from
-    /// now on. No other operation skips damage. Copy the store's files before calling this
-    /// function.
+    /// Opens as much of a damaged store as possible. Every valid log record above the superblock's
+    /// cut is replayed; damaged parts of the log are skipped and reported. If the log names a newer
+    /// superblock that cannot be read, the older one is accepted, and the changes of the newer one
+    /// are lost. Finally, a checkpoint is written so that [`Store::open`] succeeds from now on. No
+    /// other operation skips damage. Copy the store's files before calling this function.
     ///
-    /// Nodes are not read, so damaged nodes are not detected. To find them, traverse the nodes
+    /// Nodes are not read, so damage to them goes undetected. To find it, traverse the nodes
     /// reachable from the payload and pass their extents to [`Store::check`].
     ///
     /// # Errors
@@ -672,7 +662,7 @@ impl StoreOpening {
         extents.made_durable(durable.generation);
         let store = Store::assemble(directories, locks, superblock, tiers, extents, log, &options)?;
         // The next generation must be higher than every generation named on disk. Otherwise a
-        // leftover superblock or log record could appear to be newer than the repaired store.
+        // leftover superblock or log record could appear newer than the repaired store.
         store
             .building
             .fetch_max(report.named_generation + 1, Ordering::AcqRel);
@@ -681,8 +671,8 @@ impl StoreOpening {
     }
 }
 
-/// Returns the log options, completed with the total size of the store's files if the segment size
-/// depends on it.
+/// Fills in the total size of the store's files if the log's segment size depends on it, and
+/// returns the log options.
 fn sized(log: LogOptions, directories: &TierDirectories) -> LogOptions {
     if !log.starts_small {
         return log;
@@ -690,8 +680,8 @@ fn sized(log: LogOptions, directories: &TierDirectories) -> LogOptions {
     let stored = |directory: &Arc<dyn Directory>| -> u64 {
         let names = directory.list().unwrap_or_default();
         let files = names.iter().filter(|name| !crate::log::is_segment(name));
-        // A file that cannot be opened is skipped. Either it does not belong to the store, or its
-        // damage is detected when the store uses it.
+        // Skip files that cannot be opened. They do not belong to the store, or the store will
+        // detect their damage when it uses them.
         let files = files.filter_map(|name| directory.open(name, FileOptions::BUFFERED.read_only()).ok());
         files.map(|file| file.len()).sum()
     };
@@ -710,5 +700,5 @@ fn refs(directories: &TierDirectories) -> Vec<&dyn Directory> {
     directories.iter().map(|directory| &**directory).collect()
 }
 
-/// Number of the first generation of a new store.
+/// Number of a new store's first generation.
 const FIRST_GENERATION: u64 = 1;

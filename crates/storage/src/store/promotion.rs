@@ -1,5 +1,5 @@
-//! Promotion of hot nodes: a background step that writes copies of nodes on slower tiers to the
-//! first tier (`cache/promoted.rs`), and frees the space of copies when it is needed elsewhere.
+//! Promotion of hot nodes: a background step that copies nodes from slower tiers to the first tier
+//! (`cache/promoted.rs`), and frees the space of copies when it is needed elsewhere.
 
 use super::Store;
 use crate::cache::{BATCH_BYTES, CopyStats};
@@ -8,28 +8,27 @@ use crate::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::AlignedBuffer;
 
-/// The copies may use at most 1/`COPIES_FRACTION` of the space on the first tier that is free or
-/// used by copies.
+/// Of the first tier's space that is free or used by copies, the copies may use at most
+/// 1/`COPIES_FRACTION`.
 const COPIES_FRACTION: u64 = 2;
 
-/// Size in allocation units of an extent that stores copies.
+/// Size in allocation units of an extent for copies.
 const BATCH_UNITS: u32 = (BATCH_BYTES / UNIT) as u32;
 const _: () = assert!(BATCH_UNITS as u64 * UNIT == BATCH_BYTES);
 
 impl Store {
-    /// Sets the maximum total size in bytes of the copies on the first tier of nodes on slower
-    /// tiers. Regardless of this maximum, the copies use at most half of the free space of the
-    /// first tier. A maximum of 0 disables copying.
+    /// Sets how many bytes the first tier may use for copies of nodes on slower tiers. In any case,
+    /// the copies use at most half of the first tier's free space. 0 disables copying.
     pub fn set_copies(&self, bytes: u64) {
         self.cache.copies().set_budget(bytes);
     }
 
-    /// Performs one step of promotion. Frees copies if they exceed the space available to them, and
-    /// writes the hot nodes that the cache has collected once there are enough for an extent.
-    /// Returns whether anything was done.
+    /// Performs one promotion step. Frees copies if they exceed the space available to them, and
+    /// writes the hot nodes that the cache has collected once they fill an extent. Returns whether
+    /// there was anything to do.
     ///
     /// # Errors
-    /// I/O errors. If the disk is full, all copies are freed, and no error is returned.
+    /// I/O errors. A full disk is not an error, but frees all copies.
     pub fn copy_slice(&self) -> Result<bool> {
         let copies = self.cache.copies();
         let held = copies.stats().bytes;
@@ -78,7 +77,7 @@ impl Store {
         }
     }
 
-    /// Frees the space of all copies. It is called when other data needs the space.
+    /// Frees the space of all copies because other data needs it.
     pub fn give_up_copies(&self) {
         let given = self.cache.copies().shrink(0);
         given.into_iter().for_each(|extent| self.extents.abandon(extent));

@@ -1,35 +1,34 @@
-//! Free space of each tier, and closing a tier to new data.
+//! Free space of each tier, and closing tiers to new data.
 
 use super::Store;
 use crate::extents::TierUsage;
 use crate::tiers::MAX_TIERS;
 use std::sync::atomic::Ordering;
 
-/// Share of a tier's capacity that may be planned for data, in quarters. The rest is left for
-/// compactions, whose outputs need space while their inputs still occupy space until the next
+/// Fraction of a tier's capacity, in quarters, that may be planned for data. The rest is left for
+/// compactions, whose outputs need space while their inputs occupy theirs until the next
 /// checkpoint.
 const PLANNED: u64 = 3;
 const QUARTERS: u64 = 4;
 
 const _: () = assert!(PLANNED < QUARTERS);
 
-/// Space of one tier that is available to new extents.
+/// The space that a tier has for new extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierSpace {
-    /// Bytes in use plus bytes that can still be allocated, within the configured size limit of the
-    /// tier.
+    /// Bytes that are in use or can still be allocated within the tier's configured size limit.
     pub capacity_bytes: u64,
-    /// Number of bytes that should be placed on this tier; data beyond it goes to slower tiers.
+    /// Number of bytes to place on this tier. Data beyond that goes to slower tiers.
     pub planned_bytes: u64,
-    /// Bytes available to ordinary writes, excluding the reserve.
+    /// Bytes that ordinary writes can use, excluding the reserve.
     pub free_bytes: u64,
-    /// Whether the tier accepts new extents, because it is neither closed nor failed.
+    /// Whether the tier accepts new extents, that is, neither was closed nor has failed.
     pub is_open: bool,
 }
 
 impl TierSpace {
-    /// Computes the space of a tier from its usage. `grows_bytes` is the number of bytes by which
-    /// the tier's file can still grow.
+    /// Computes the space of a tier from its usage. `grows_bytes` is how much the tier's file can
+    /// still grow.
     fn of(usage: &TierUsage, grows_bytes: u64, planned_bytes: Option<u64>, is_open: bool) -> TierSpace {
         let used = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;
         let allocated = usage.free_bytes.saturating_sub(usage.hole_bytes);
@@ -57,15 +56,14 @@ impl Store {
             let most = limits.max_bytes.unwrap_or(u64::MAX);
             let allowed = most.saturating_sub(usage.occupied_bytes);
             let directory = self.directories().get(tier);
-            // If the free space of the file system cannot be determined, only the configured limit
-            // applies.
+            // If the free space of the file system is unknown, only the configured limit applies.
             let free = directory.map_or(0, |directory| {
                 directory.space().map_or(u64::MAX, |space| space.free)
             });
             let is_open = self.takes_extents(tier);
             let mut space = TierSpace::of(usage, allowed.min(free), limits.planned_bytes, is_open);
             if self.extents.has_refused(tier) {
-                // The file system refused an allocation although it reported free space.
+                // The file system has refused an allocation even though it reports free space.
                 space.free_bytes = 0;
             }
             space
@@ -75,7 +73,7 @@ impl Store {
         (spaces, usage.total().live_extent_bytes)
     }
 
-    /// Returns whether any tier that accepts new extents has at least `bytes` free.
+    /// Returns whether any tier that accepts new extents has `bytes` free.
     #[must_use]
     pub fn has_space_for(&self, bytes: u64) -> bool {
         let (spaces, _) = self.tier_space();
@@ -83,12 +81,12 @@ impl Store {
         open.any(|space| space.free_bytes >= bytes)
     }
 
-    /// Closes a tier to new data. A caller that chooses a tier for its data must therefore check
-    /// [`Store::takes_extents`]: an allocation on a closed tier is not rejected.
+    /// Closes a tier to new data. A caller that chooses a tier for its data must check
+    /// [`Store::takes_extents`], because allocations on a closed tier are not rejected.
     ///
     /// # Panics
-    /// If `tier` is the first tier, because it also receives the data of callers that choose no
-    /// tier, or if it exceeds the maximum tier number.
+    /// If `tier` is the first tier, which also receives the data of callers that choose no tier, or
+    /// if it exceeds the maximum tier number.
     pub fn close_tier(&self, tier: u8) {
         assert!(
             tier > 0 && usize::from(tier) < MAX_TIERS,
@@ -97,13 +95,13 @@ impl Store {
         self.closed_tiers.fetch_or(1 << tier, Ordering::AcqRel);
     }
 
-    /// Allows new extents on a tier again after [`Store::close_tier`].
+    /// Reopens a tier to new extents after [`Store::close_tier`].
     pub fn open_tier(&self, tier: u8) {
         debug_assert!(usize::from(tier) < MAX_TIERS, "tier {tier} (T1)");
         self.closed_tiers.fetch_and(!(1 << tier), Ordering::AcqRel);
     }
 
-    /// Returns whether a tier accepts new extents, because it is neither closed nor failed.
+    /// Returns whether a tier accepts new extents, that is, neither was closed nor has failed.
     #[must_use]
     pub fn takes_extents(&self, tier: u8) -> bool {
         !self.is_closed(tier) && !self.tiers.fails(tier)

@@ -32,8 +32,8 @@ fn open(directory: &Arc<dyn Directory>) -> Result<(Store, Replayed)> {
     Ok((store, records))
 }
 
-/// Writes one node that contains `text`, and performs a checkpoint whose payload is a pointer to
-/// this node. The node of the previous checkpoint is released.
+/// Writes a node that contains `text`, and performs a checkpoint with a pointer to the node as its
+/// payload. The previous checkpoint's node is released.
 fn checkpoint(store: &Store, text: &str, cut: u64) -> Result<u64> {
     let options = WriterOptions {
         extent_units: 1,
@@ -62,7 +62,7 @@ fn root(superblock: &Superblock) -> Result<NodePointer> {
     )
 }
 
-/// Returns all violations in a store. Only the extent of the root node is reachable.
+/// Returns all violations in a store in which only the root node's extent is reachable.
 fn check(store: &Store) -> Vec<String> {
     let reachable = root(&store.superblock()).ok().map(|root| (extent_of(&root), 1));
     let mut found = store.check(reachable.into_iter()).unwrap();
@@ -186,8 +186,8 @@ fn a_lost_superblock_is_named_by_the_log_and_never_stepped_over() {
 
 #[test]
 fn after_a_failed_sync_changes_are_refused_and_reads_go_on() {
-    // Each sync of a checkpoint fails in turn: the sync of the tier, of the map, of the superblock
-    // and of the log.
+    // Each sync of a checkpoint fails in turn: that of the tier, the map, the superblock and the
+    // log.
     let mut failures = 0;
     for nth in 1..20 {
         let sim = SimDirectory::new(4);
@@ -269,7 +269,7 @@ fn on_a_full_disk_the_log_gets_space_that_lies_free_in_the_data_files() {
     let given = before.backed_bytes - total().backed_bytes;
     assert!(given >= store.log().segment_bytes() && given < store.log().segment_bytes() + UNIT);
     append().unwrap();
-    // Half of the reserve must remain for compactions that free space.
+    // Half of the reserve must be left for compactions that free space.
     while store.make_log_space(AllocationClass::Essential).unwrap() {}
     assert!(total().backed_bytes >= before.reserve_bytes / 2);
 }

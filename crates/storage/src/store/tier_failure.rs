@@ -1,4 +1,4 @@
-//! Failed tiers, and returning them to use.
+//! Failed tiers, and their return to use.
 //!
 //! A failed tier accepts no new data (`tiers/failing.rs`). Checkpoints do not sync it, because its
 //! data is already durable (T7). To return the tier to use, its data file is reopened, because a
@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 impl Store {
     /// Checks that the directories of all tiers but the first still contain their files, and marks
-    /// a tier as failed if they do not. Without this check, a data file that was removed while open
-    /// would accept writes that can never be read again.
+    /// those tiers as failed that do not. Otherwise, a data file that was removed while open would
+    /// accept writes that can never be read again.
     pub(super) fn check_tier_directories(&self) {
         let further = self.directories().iter().zip(0u8..).skip(1);
         for (directory, tier) in further.filter(|(_, tier)| !self.is_closed(*tier)) {
@@ -40,20 +40,19 @@ impl Store {
         }
     }
 
-    /// Returns a failed tier to use. Its current directory is tried first; if it cannot be used,
-    /// `elsewhere` is called to open another directory. If the tier has not failed, nothing is
-    /// done.
+    /// Returns a failed tier to use. Tries its current directory first, and calls `elsewhere` to
+    /// open another directory if that one cannot be used. Does nothing if the tier has not failed.
     ///
     /// # Errors
-    /// [`Error::WrongTier`] if the directory does not belong to the tier or has a shorter data
-    /// file; I/O errors if the tier still fails. In both cases, the tier remains failed.
+    /// [`Error::WrongTier`] if the directory does not belong to the tier or its data file is too
+    /// short; I/O errors if the tier still fails. In both cases, the tier stays failed.
     pub fn readmit_tier(
         &self,
         tier: u8,
         elsewhere: impl FnOnce() -> Result<Arc<dyn Directory>>,
     ) -> Result<()> {
         self.health.check()?;
-        // This lock serialises calls of this function, and excludes the addition of a tier.
+        // This lock serialises calls of this function, and excludes adding a tier.
         let mut locks = self.locks.lock();
         if !self.tiers.fails(tier) {
             return Ok(());
@@ -64,14 +63,14 @@ impl Store {
             Err(_) => {
                 let directory = elsewhere()?;
                 let device = self.opened_again(tier, &*directory)?;
-                // If locking fails because the store already owns this lock, the directory is the
-                // same one that was just tried.
+                // If the store already owns this lock, this is the directory that was just tried,
+                // and locking fails.
                 locks.push(directory.lock(LOCK_FILE)?);
                 if self.cache_memory == CacheMemory::Registered {
                     directory.register_memory(self.cache.memory_region());
                 }
-                // The new directory replaces the old one for all later requests. The path of the
-                // old one may belong to a file system that no longer exists.
+                // The new directory replaces the old one for all later requests, because the old
+                // path may belong to a file system that no longer exists.
                 self.directories
                     .replace(self.directories().clone().with(tier, directory));
                 device
@@ -82,7 +81,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reopens the data file of a tier, and checks that the file can be read and synced.
+    /// Reopens a tier's data file, and checks that it can be read and synced.
     fn opened_again(&self, tier: u8, directory: &dyn Directory) -> Result<Arc<dyn Device>> {
         let store = self.superblock().store;
         self.directories().require_mark_of(store, tier, directory)?;

@@ -1,4 +1,4 @@
-//! Tests that `check` reports nothing for a valid store, and that it reports every violation.
+//! Tests that `check` reports nothing for a valid store, and every violation otherwise.
 
 use super::*;
 use crate::extents::state::{ExtentPhase, ExtentState};

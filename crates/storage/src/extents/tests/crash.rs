@@ -1,6 +1,6 @@
 //! Crashes a store at every device operation, with every behaviour of unsynced data that the
 //! simulator supports, and again after the recovery. The recovered extents must be those of the
-//! durable superblock, and every extent must contain the data that was written to it.
+//! durable superblock, and must contain the data that was written to them.
 
 use super::*;
 use alluvium_base::Purpose;
@@ -9,7 +9,7 @@ use alluvium_device::{AlignedBuffer, BLOCK, FileOptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A bug in the layer above. It is introduced deliberately to check that the test detects it.
+/// A bug in the layer above, planted to check that the test detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
@@ -21,11 +21,11 @@ enum Bug {
     TierNotSynced,
 }
 
-/// For each installed extent: the stamp written to it, its reference count and its live bytes.
+/// The stamp, reference count and live bytes of each installed extent.
 type Installed = BTreeMap<Extent, (u64, u32, u64)>;
 
-/// The durable superblock of the test. Crashes while a superblock is written are tested elsewhere,
-/// so a new superblock is durable immediately here.
+/// The test's durable superblock. A new superblock is durable immediately here, because crashes
+/// while it is written are tested elsewhere.
 #[derive(Clone)]
 struct Named {
     generation: u64,
@@ -78,7 +78,7 @@ impl Story {
         }
     }
 
-    /// Opens the store after a crash, and compares its state with the durable superblock.
+    /// Opens the store after a crash, and compares it with the durable superblock.
     fn recover(image: &SimDirectory, named: &Named, bug: Bug, seed: u64) -> Story {
         let directory: Arc<dyn Directory> = Arc::new(image.clone());
         let tiers = tiers(image);
@@ -215,9 +215,9 @@ impl Story {
     }
 }
 
-/// Runs a story, and crashes it at every `stride`-th device operation. After each crash, another
-/// story runs on the recovered store and is crashed too, to a depth of `depth`. The number of
-/// crashes from which the store recovered is added to `points`.
+/// Runs a story and crashes it at every `stride`-th device operation. After each crash, another
+/// story runs on the recovered store and is crashed too, down to a depth of `depth`. Adds the
+/// number of recovered crashes to `points`.
 fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, points: &Arc<AtomicU64>) {
     let (named, bug, points_here) = (Arc::clone(&story.named), story.bug, Arc::clone(points));
     let mut operation = 0u64;
@@ -262,7 +262,7 @@ fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, poi
 
 #[test]
 fn every_crash_opens_to_the_state_that_is_named() {
-    // The environment variable allows more stories to be run.
+    // Set the environment variable to run more stories.
     let stories = std::env::var("ALLUVIUM_STORIES").map_or(1, |stories| stories.parse().unwrap());
     let points = Arc::new(AtomicU64::new(0));
     for seed in 0..stories {

@@ -1,4 +1,4 @@
-//! Tests that damage to an extent map is always detected, and never causes a panic.
+//! Tests that damage to an extent map is always detected and never causes a panic.
 
 use super::*;
 use crate::extents::format::{
@@ -59,7 +59,7 @@ fn read(bed: &Bed, pointer: &MapPointer) -> Vec<u8> {
 }
 
 impl Sample {
-    /// Opens the extents from a map file with the given bytes.
+    /// Opens the extents with a map file of the given bytes.
     fn open(&self, bytes: &[u8], pointer: &MapPointer) -> Result<Extents, Error> {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         let file = directory
@@ -81,7 +81,7 @@ impl Sample {
     #[track_caller]
     fn expect_corrupt(&self, bytes: &[u8], what: &str) {
         match self.open(bytes, &self.pointer) {
-            // Damage must not be reported as a later format version, because a repair handles only
+            // Damage must not be reported as a later format version, because a repair only handles
             // damage.
             Err(Error::Corrupt { .. }) => {}
             other => panic!("{what}: {other:?}"),
@@ -117,7 +117,7 @@ fn zeroed_misdirected_stale_and_missing_blocks_are_found() {
     let block = BLOCK as usize;
     let blocks = sample.pointer.length as usize / block;
     let part = |index: usize| index * block..(index + 1) * block;
-    // The map of another store has the same shape but different contents.
+    // Another store's map has the same shape but different contents.
     let stale = {
         let other = bed(2, ExtentOptions::default());
         let mut pointer = other.checkpoint(1);
@@ -209,8 +209,8 @@ fn a_tier_that_was_cut_short_is_found() {
     sample.expect_corrupt(&sample.bytes, "a tier without its last unit");
 }
 
-/// Damages bytes of a map and then corrects every checksum, so that the checks after the checksum
-/// verification are tested as well.
+/// Damages bytes of a map and then fixes every checksum, to test the checks that follow the
+/// checksum verification.
 fn resealed(bytes: &[u8], pointer: &MapPointer, random: &mut fastrand::Rng) -> (Vec<u8>, MapPointer) {
     let (mut bytes, mut pointer) = (bytes.to_vec(), *pointer);
     let (mut at, mut link) = (0, first_link(pointer.file));

@@ -1,5 +1,5 @@
-//! Tests of a full disk. Errors are returned before anything changes, the reserve remains available
-//! to essential writes, and operation continues when there is space again.
+//! Tests of a full disk: errors are returned before anything changes, essential writes can still
+//! use the reserve, and work goes on once there is space again.
 
 use super::*;
 use alluvium_base::{MIB, Purpose};
@@ -25,8 +25,8 @@ fn simulated(capacity: u64) -> (SimDirectory, Bed) {
 }
 
 impl Bed {
-    /// Writes every block of an extent. If the disk is full, this fails for an extent without
-    /// allocated space.
+    /// Writes every block of an extent. On a full disk, this fails unless the extent has its space
+    /// allocated.
     fn fill(&self, extent: Extent) {
         let file = self.tiers.get(extent.tier).unwrap();
         file.write_at(
@@ -37,7 +37,7 @@ impl Bed {
         .unwrap();
     }
 
-    /// Allocates and writes extents until no space is left. Returns these extents.
+    /// Allocates and writes extents until there is no space left, and returns them.
     fn exhaust(&self, class: AllocationClass) -> Vec<Extent> {
         let mut taken = Vec::new();
         loop {
@@ -98,7 +98,7 @@ fn work_goes_on_by_itself_once_there_is_space() {
     let more = bed.exhaust(AllocationClass::Normal);
     assert!(more.len() as u64 * 8 * UNIT >= 19 * MIB);
     owned.extend(more);
-    // Although the disk is full, a checkpoint succeeds, and dead extents become free.
+    // A checkpoint succeeds on the full disk, and dead extents become free.
     bed.checkpoint(1);
     for extent in owned.drain(10..) {
         bed.extents.release(extent, 0);
@@ -126,7 +126,7 @@ fn checkpoints_go_on_when_the_disk_is_full_to_the_last_byte() {
             []
         );
     }
-    // After reopening, it is not known which free units occupy space. They must be found although
+    // After reopening, it is unknown which free units occupy space. They must be found even though
     // the disk has no other space.
     bed.checkpoint(200);
     let last = owned.pop().unwrap();
@@ -166,8 +166,8 @@ fn a_disk_that_is_full_at_any_request_changes_nothing() {
     }
 }
 
-/// Allocates, releases, checkpoints and reclaims extents. A full disk may cause only allocations to
-/// be refused.
+/// Allocates, releases, checkpoints and reclaims extents. A full disk may only make allocations
+/// fail.
 fn churn(bed: &Bed) -> Vec<Extent> {
     let mut owned: Vec<Extent> = Vec::new();
     for generation in 1..6 {
@@ -225,8 +225,8 @@ fn a_limit_is_kept_and_space_that_is_freed_returns_to_the_file_system() {
         (32 * MIB, 30 * MIB)
     );
     bed.checkpoint(1);
-    // The first third of the extents and every other extent of the next third remain allocated, so
-    // the end of the file can be truncated.
+    // Keep the first third of the extents and every other one of the next third, so that the end of
+    // the file can be truncated.
     let mut index = 0;
     owned.retain(|&extent| {
         index += 1;

@@ -108,7 +108,7 @@ fn an_extent_in_use_is_found_by_any_place_in_it() {
         .map(|units| bed.live(1, units, 10))
         .collect();
     for extent in &extents {
-        // About sixty units of a long extent are tested.
+        // Test about sixty units of a long extent.
         let range = extent.range();
         let step = UNIT * ((range.end - range.start) / UNIT / 61).max(1);
         for offset in range.step_by(step as usize) {

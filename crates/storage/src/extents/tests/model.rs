@@ -1,6 +1,6 @@
-//! Tests of the extent lifecycle against a simple model, which stores owners and frozen maps as
+//! Tests of the extent lifecycle against a simple model that keeps owners and frozen maps as
 //! ordinary maps. The model knows which extents must not be allocated: those owned by a step or the
-//! store, those in a frozen map that may be opened after a crash, and those that a guard can reach.
+//! store, those in a frozen map that a crash may bring back, and those that a guard can reach.
 
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The reference count and live bytes of every installed extent.
 type Installed = BTreeMap<Extent, (u32, u64)>;
 
-/// A bug in the layer above. It is introduced deliberately to check that the model detects it.
+/// A bug in the layer above, planted to check that the model detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
@@ -17,7 +17,7 @@ enum Bug {
     DurableTooEarly,
     /// Space is reclaimed as if no guards existed.
     GuardsForgotten,
-    /// An installed extent is released although it still has a second owner.
+    /// An installed extent is released while it still has a second owner.
     ReleasedTooOften,
 }
 
@@ -27,19 +27,19 @@ struct Model {
     random: fastrand::Rng,
     provisional: Vec<Extent>,
     installed: Installed,
-    /// Extents that were unlinked at an epoch at which a guard may still be pinned.
+    /// Extents unlinked at an epoch that a guard may still pin.
     unlinked: Vec<(Extent, u64)>,
     /// Total size in bytes of the extents that died since the last freeze.
     dying_bytes: u64,
-    /// The maps that may be opened after a crash. The durable one is first.
+    /// The maps that may be opened after a crash, starting with the durable one.
     cuts: VecDeque<(u64, MapPointer, Installed)>,
     generation: u64,
     epoch: u64,
     safe: u64,
     reused: u64,
     seen: Vec<bool>,
-    /// Maximum number of bytes that each tier may occupy, which is its limit or what it occupied
-    /// after a crash.
+    /// Maximum number of bytes that each tier may occupy: its limit, or what it occupied after a
+    /// crash.
     most_occupied: [u64; 2],
 }
 
@@ -206,7 +206,8 @@ impl Model {
         }
         let cut = self.installed.clone();
         let later = self.random.u8(..4);
-        // Changes between the freeze and the writing of the map belong to the next generation.
+        // Changes made after the freeze but before the map is written belong to the next
+        // generation.
         for _ in 0..later {
             self.release();
             self.count();
@@ -255,8 +256,8 @@ impl Model {
         assert!(after.file_bytes + done.truncated_bytes >= before.file_bytes);
     }
 
-    /// Reopens the extents from one of the maps that may be opened after a crash. These are the
-    /// durable map and all maps that were written after it.
+    /// Reopens the extents from a map that may be opened after a crash: the durable one, or one
+    /// written after it.
     fn reopen(&mut self) {
         let at = self.random.usize(..self.cuts.len());
         let cut = self.cuts.remove(at).unwrap();

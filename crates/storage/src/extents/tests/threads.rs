@@ -1,5 +1,5 @@
-//! Tests with many concurrent threads. No extent may get two owners, and the bookkeeping must
-//! remain consistent.
+//! Tests with many concurrent threads: no extent may get two owners, and the bookkeeping must stay
+//! consistent.
 
 use super::*;
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ fn threads_share_the_space_without_sharing_a_unit() {
     };
     let bed = bed(1, options);
     let (bed, done) = (&bed, &AtomicBool::new(false));
-    // For each unit, the number of the thread that owns it.
+    // The number of the thread that owns each unit.
     let owners = &Mutex::new(vec![0u8; 4096]);
     let claim = |extent: Extent, from: u8, to: u8| {
         let mut owners = owners.lock();
@@ -44,8 +44,8 @@ fn threads_share_the_space_without_sharing_a_unit() {
                             }
                         } else if !live.is_empty() {
                             let extent = live.swap_remove(random.usize(..live.len()));
-                            // From now on, any thread may allocate the extent, once the next
-                            // checkpoint is durable.
+                            // Once the next checkpoint is durable, any thread may allocate the
+                            // extent.
                             claim(extent, number, 0);
                             bed.extents.release(extent, 0);
                         }

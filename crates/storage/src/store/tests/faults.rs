@@ -1,11 +1,11 @@
-//! Tests of a disk that becomes full at each step of a checkpoint, and of operation after a failed
+//! Fills the disk at each step of a checkpoint, and tests how the store continues after a failed
 //! sync.
 
 use super::*;
 use crate::log::SegmentAccess as LogAccess;
 
-/// Performs a checkpoint with a new root node in place of the caller's current one, even if the
-/// current one is not durable. Returns the new root.
+/// Performs a checkpoint that replaces the caller's current root node, even if that node is not
+/// durable. Returns the new root.
 fn checkpoint_after(store: &Store, before: &NodePointer, text: &str) -> (Option<NodePointer>, Result<u64>) {
     let options = WriterOptions {
         extent_units: 1,
@@ -54,8 +54,8 @@ fn a_full_disk_at_any_step_of_a_checkpoint_leaves_a_known_generation() {
     assert!(at_superblock > 1 && at_note > 0, "{at_superblock}, {at_note}");
 }
 
-/// Performs a checkpoint during which a fault occurs, lets the store continue, and opens the store
-/// after a crash. Returns the text of the durable root, and whether the checkpoint failed.
+/// Performs a checkpoint during which a fault occurs, lets the store go on, and opens it after a
+/// crash. Returns the text of the durable root, and whether the checkpoint failed.
 fn checkpoint_with(fault: InjectedFault, access: LogAccess, seed: u64) -> (String, bool) {
     let said = format!("{fault:?} {access:?}");
     let sim = SimDirectory::new(seed);
@@ -93,9 +93,9 @@ fn checkpoint_with(fault: InjectedFault, access: LogAccess, seed: u64) -> (Strin
     (durable, finished.is_err())
 }
 
-/// After a failed sync, pages in the page cache look valid although they are not on the disk. When
-/// the store is reopened on the same boot, all later acknowledgements and releases depend on the
-/// superblock that was found. That superblock must therefore be made durable.
+/// After a failed sync, pages in the page cache look valid although they are not on disk. When the
+/// store is reopened on the same boot, all later acknowledgements and releases depend on the
+/// superblock that was found, so that superblock must be made durable.
 #[test]
 fn nothing_of_an_earlier_life_counts_as_synced_after_a_failed_sync() {
     let mut reopened_ahead = 0;
@@ -119,7 +119,7 @@ fn nothing_of_an_earlier_life_counts_as_synced_after_a_failed_sync() {
                 let (store, _) = open(&(Arc::new(again.clone()) as Arc<dyn Directory>)).unwrap();
                 let found = store.superblock().generation;
                 reopened_ahead += u32::from(text(&store) != "sound");
-                // The log is released up to the cut of the superblock, and then the power fails.
+                // The log is released up to the superblock's cut, and then the power fails.
                 drop(store);
                 let image: Arc<dyn Directory> = Arc::new(again.image(CrashSurvival::None, seed));
                 let (store, _) = open(&image).unwrap_or_else(|error| panic!("{file} {nth} {seed}: {error}"));
