@@ -1,6 +1,6 @@
-//! Cost of cache operations: hits, hits of two threads, misses, insertions. `cargo bench -p
-//! alluvium-storage --bench cache` prints medians of three. Without `--bench` it runs with tiny
-//! inputs, as a test of the bench.
+//! Cost of cache operations: hits, hits by two threads, misses and insertions.
+//! `cargo bench -p alluvium-storage --bench cache` prints medians of three. Without `--bench`, it
+//! runs with tiny inputs, as a test of the bench.
 
 use alluvium_base::{Purpose, checksum};
 use alluvium_device::{AlignedBuffer, memory::MemoryDirectory};
@@ -38,7 +38,7 @@ impl Sizes {
     }
 }
 
-/// A device in memory with nodes of one page, and pointers to them.
+/// Returns an in-memory device with one-page nodes, and pointers to them.
 fn store(nodes: usize) -> (Arc<TierFiles>, Vec<NodePointer>) {
     let directory = MemoryDirectory::new();
     let tiers = Arc::new(TierFiles::create(&[&directory]).expect("memory is there"));
@@ -64,7 +64,7 @@ fn store(nodes: usize) -> (Arc<TierFiles>, Vec<NodePointer>) {
     (tiers, pointers)
 }
 
-/// A cache that holds all of the nodes.
+/// Returns a cache that holds all of the nodes.
 fn warm(tiers: &Arc<TierFiles>, pointers: &[NodePointer]) -> NodeCache {
     let budget = (pointers.len() * PAGE * 5 / 4).max(1 << 20) as u64;
     let cache =
@@ -83,12 +83,12 @@ fn shuffled(count: usize, below: usize, seed: u64) -> Vec<u32> {
     (0..count).map(|_| random.u32(..below as u32)).collect()
 }
 
-/// Operations per slice of a measurement, for hits and for misses.
+/// Operations per measured slice, for hits and for misses.
 const HITS: usize = 10_000;
 const MISSES: usize = 512;
 
 /// Returns the median of three runs in nanoseconds per operation. Each run is the median of its
-/// slices, so a slice interrupted by another process has no special weight.
+/// slices, so that a slice interrupted by another process carries no extra weight.
 fn median_of_slices<T>(items: &[T], slice: usize, mut run: impl FnMut(&[T])) -> f64 {
     median((0..3).map(|_| slices(items, slice, &mut run)))
 }

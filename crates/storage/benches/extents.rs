@@ -1,8 +1,8 @@
 //! Cost of the extents of a large store: `cargo bench -p alluvium-storage --bench extents`.
 //!
-//! A tier of 1 TiB in memory, without written data, is filled in three ways. The bench then
-//! measures the costs of the map and of single calls. Each figure is a median of three. Under
-//! `cargo test` the tier has 1 GiB.
+//! A 1 TiB tier in memory, with no data written, is filled in three ways. The bench then measures
+//! the cost of the map and of single calls. Each figure is a median of three. Under `cargo test`,
+//! the tier has 1 GiB.
 
 use alluvium_base::{GIB, KIB, MIB, Purpose, TIB};
 use alluvium_device::Directory;
@@ -21,7 +21,7 @@ struct Shape {
     units: u32,
     /// Whether live bytes and references vary between extents.
     uneven: bool,
-    /// Whether every other extent is free again.
+    /// Whether every other extent is freed again.
     gaps: bool,
 }
 
@@ -162,7 +162,7 @@ impl Bench {
         (pointer, cut, written)
     }
 
-    /// Writes a checkpoint after `changes` changes.
+    /// Writes a checkpoint after making `changes` changes.
     fn delta(&mut self, changes: usize) -> (MapPointer, Duration, Duration) {
         for _ in 0..changes {
             let extent = self.live[self.random.usize(..self.live.len())];

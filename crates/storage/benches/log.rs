@@ -1,10 +1,10 @@
 //! The log on a real file system: `cargo bench -p alluvium-storage --bench log -- [append] [disk]
 //! [longest]`.
 //!
-//! *append* measures nanoseconds per record of 130 bytes at `Process`, mapped and written, while
+//! *append* measures nanoseconds per 130-byte record at `Process`, mapped and written, while
 //! another thread prepares and releases. *disk* measures commits per second at `Disk` and syncs per
 //! commit, compared with the device's own rate. *longest* times each of 10⁸ appends. Each line is a
-//! median of three rounds; under `cargo test` the inputs are tiny.
+//! median of three rounds; under `cargo test`, the inputs are tiny.
 
 use alluvium_base::Purpose;
 use alluvium_device::file::FileDirectory;
@@ -83,7 +83,8 @@ fn log_in(place: &Path, settings: &Settings, access: SegmentAccess) -> (tempfile
     (path, log)
 }
 
-/// Prepares and releases until stopped, like a store's background thread after checkpoints.
+/// Keeps preparing and releasing until stopped, as a store's background thread does after
+/// checkpoints.
 fn tend(log: &WriteAheadLog, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let usage = log.usage();
@@ -96,8 +97,8 @@ fn tend(log: &WriteAheadLog, stop: &AtomicBool) {
     }
 }
 
-/// Appends a record. Releases a full log first, which is necessary if the background thread was not
-/// scheduled.
+/// Appends a record, releasing the log first if it is full, which happens if the background thread
+/// was not scheduled.
 fn append(log: &WriteAheadLog, sequence: u64, durability: LogDurability) {
     while let Err(error) = log.append(sequence, 1, &PAYLOAD, durability) {
         assert!(error.is_full(), "{error}");
@@ -105,7 +106,7 @@ fn append(log: &WriteAheadLog, sequence: u64, durability: LogDurability) {
     }
 }
 
-/// Returns nanoseconds per record with this number of threads.
+/// Returns nanoseconds per record for this number of threads.
 fn append_once(place: &Path, settings: &Settings, access: SegmentAccess, threads: u64) -> f64 {
     let (_path, log) = log_in(place, settings, access);
     let (next, stop) = (AtomicU64::new(1), AtomicBool::new(false));
@@ -157,7 +158,7 @@ fn appends(place: &Path, settings: &Settings) {
     }
 }
 
-/// Returns syncs per second of a file, with one block written before each.
+/// Returns how many syncs per second a file achieves with one block written before each.
 fn device_syncs(place: &Path, settings: &Settings) -> f64 {
     let path = tempfile::tempdir_in(place).expect("a directory");
     let directory = FileDirectory::create(path.path()).expect("the directory");
@@ -182,7 +183,7 @@ fn device_syncs(place: &Path, settings: &Settings) -> f64 {
     count as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// Returns commits per second and syncs per commit.
+/// Returns commits per second, and syncs per commit.
 fn commit_once(place: &Path, settings: &Settings, access: SegmentAccess, committers: u64) -> (f64, f64) {
     let (_path, log) = log_in(place, settings, access);
     let (next, stop) = (AtomicU64::new(1), AtomicBool::new(false));
@@ -236,7 +237,7 @@ fn commits(place: &Path, settings: &Settings) {
     }
 }
 
-/// Counts of durations in buckets an eighth of a power of two wide.
+/// A histogram of durations, whose buckets are an eighth of a power of two wide.
 struct Histogram {
     buckets: Vec<u64>,
     max: u64,
@@ -261,7 +262,7 @@ impl Histogram {
         self.total += ns;
     }
 
-    /// Returns the upper end of the bucket with this quantile of the durations.
+    /// Returns the upper end of the bucket that contains this quantile.
     fn quantile(&self, share: f64) -> u64 {
         let count: u64 = self.buckets.iter().sum();
         let wanted = (count as f64 * share) as u64;
@@ -277,12 +278,12 @@ impl Histogram {
     }
 }
 
-/// Returns the number of involuntary context switches of this thread. (Waits for a page or a lock
-/// are voluntary and not counted.)
+/// Returns the number of involuntary context switches of this thread. (Waiting for a page or a lock
+/// is voluntary and does not count.)
 #[allow(unsafe_code)]
 fn preemptions() -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `usage` is a valid place for the result, and zeros are a valid value of it.
+    // SAFETY: `usage` is valid for writes, and all zeros are a valid value of it.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
         usage.assume_init()
@@ -290,7 +291,7 @@ fn preemptions() -> i64 {
     usage.ru_nivcsw
 }
 
-/// Minimum duration in nanoseconds for which the bench checks whether the thread was preempted.
+/// From this duration in nanoseconds on, the bench checks whether the thread was preempted.
 const LONG: u64 = 100_000;
 
 fn longest(place: &Path, settings: &Settings) {
@@ -298,7 +299,7 @@ fn longest(place: &Path, settings: &Settings) {
     let stop = AtomicBool::new(false);
     let mut times = Histogram::new();
     let mut clock = Histogram::new();
-    // The longest appends without a preemption.
+    // The longest appends without preemption.
     let mut own = Histogram::new();
     let begun = Instant::now();
     std::thread::scope(|scope| {
@@ -325,7 +326,7 @@ fn longest(place: &Path, settings: &Settings) {
         stop.store(true, Ordering::Relaxed);
     });
     let elapsed = begun.elapsed();
-    // The same loop without the log: the cost of the clock and of other interruptions.
+    // Run the same loop without the log, to measure the clock and other interruptions.
     let mut before = Instant::now();
     let idle = Instant::now();
     while idle.elapsed() < elapsed {

@@ -1,9 +1,9 @@
 //! Throughput of writing nodes: `cargo bench -p alluvium-storage --bench nodes`.
 //!
-//! One thread packs nodes into extents on the memory device: compression, checksum, the copy into
-//! the extent's buffer and the device's own copy. The bench also measures each part alone. Each
-//! figure is a median of three. A round writes to the space that the previous round released. Under
-//! `cargo test` a round is 2 MiB.
+//! One thread packs nodes into extents on the memory device, which includes compression, checksum,
+//! the copy into the extent's buffer and the device's own copy. The bench also measures each of
+//! these alone. Each figure is a median of three. A round writes to the space that the previous
+//! round released. Under `cargo test`, a round is 2 MiB.
 
 use alluvium_base::{MIB, Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
@@ -37,7 +37,7 @@ fn main() {
     }
 }
 
-/// Nodes that compress like small records: words from a vocabulary, and numbers.
+/// Generates nodes that compress like small records, from vocabulary words and numbers.
 fn records(len: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(1);
     let words: Vec<String> = (0..2000)
@@ -57,7 +57,7 @@ fn records(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns GB/s, the median of three rounds.
+/// Returns the median GB/s of three rounds.
 fn speed(bytes: usize, mut round: impl FnMut()) -> f64 {
     round();
     let mut runs = [(); 3].map(|()| {

@@ -1,7 +1,8 @@
-//! Throughput of sorting lines of 100 bytes that exceed the memory, with one thread and with two.
+//! Throughput of sorting more 100-byte lines than fit into memory, with one thread and with two.
 //!
 //! `cargo bench -p alluvium-storage --bench sort -- [FILE [MEBIBYTES [OUTPUT]]]` sorts the lines of
-//! a file in this memory; without a file it generates lines. Under `cargo test` it sorts a few.
+//! a file in that much memory; without a file, it generates lines. Under `cargo test`, it sorts a
+//! few.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// Bytes of a generated line, including its newline.
+/// Size of a generated line in bytes, including its newline.
 const LINE: usize = 100;
 const PIECE: usize = 1 << 20;
 
@@ -28,7 +29,7 @@ fn lines(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Fills chunks, passes full ones on, and returns the last one.
+/// Fills chunks, passes full ones to `full`, and returns the last one.
 fn fill(spool: &SortSpool, input: &mut dyn Read, mut full: impl FnMut(SortChunk)) -> SortChunk {
     let mut reader = BufReader::with_capacity(PIECE, input);
     let mut chunk = spool.chunk();
@@ -55,7 +56,7 @@ fn write(spool: &SortSpool, chunk: SortChunk) -> SortedInput {
     SortedInput::Run(spool.write(chunk.sort()).expect("a run is written"))
 }
 
-/// Sorts and writes the runs of an input, in this thread or in a second one.
+/// Sorts an input and writes it as runs, in this thread or a second one.
 fn runs(spool: &SortSpool, input: &mut dyn Read, threads: usize) -> Vec<SortedInput> {
     let mut runs = Vec::new();
     if threads == 1 {
@@ -76,7 +77,7 @@ fn runs(spool: &SortSpool, input: &mut dyn Read, threads: usize) -> Vec<SortedIn
     runs
 }
 
-/// Sorts and returns the number of lines.
+/// Sorts an input, and returns the number of lines.
 fn sort(memory: usize, threads: usize, input: &mut dyn Read, out: &mut (dyn Write + Send)) -> u64 {
     let place = tempfile::tempdir_in(".").expect("a directory");
     let directory = Arc::new(FileDirectory::open(place.path()).expect("it opens"));

@@ -1,12 +1,12 @@
-//! What the lower layers do, told step by step: a store is created, written, killed, recovered,
-//! damaged and checked.
+//! A step-by-step tour of the lower layers: a store is created, written, killed, recovered, damaged
+//! and checked.
 //!
 //! ```text
 //! cargo run --release -p alluvium-storage --example tour [DIRECTORY]
 //! ```
 //!
-//! Without a directory it works in a temporary one and removes it. The directory must be empty or
-//! new.
+//! Without a directory, the tour uses a temporary one and removes it. The directory must be empty
+//! or new.
 
 use alluvium_base::bytes::ByteReader;
 use alluvium_base::{MIB, Purpose};
@@ -25,7 +25,7 @@ use std::time::Instant;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Set in the environment of the child process that is killed.
+/// Set in the environment of the child process to be killed.
 const CHILD: &str = "ALLUVIUM_TOUR_CHILD";
 /// Number of pages that the tour writes: 64 MiB, four times the cache.
 const PAGES: u64 = 16_384;
@@ -130,7 +130,7 @@ fn options() -> StoreOptions {
     }
 }
 
-/// Runs in the process that is killed.
+/// Runs in the process to be killed.
 fn doomed(path: &Path) -> Outcome<()> {
     let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(path)?);
     let store = Store::create(directory, &options(), b"")?;
@@ -158,15 +158,15 @@ fn doomed(path: &Path) -> Outcome<()> {
     }
     let each = begun.elapsed() / u32::try_from(COMMITS)?;
     println!("   {COMMITS} commits are acknowledged, {each:?} each.");
-    // As in a crash of the program, no destructor runs and no data is flushed.
+    // As in a program crash, no destructor runs and nothing is flushed.
     std::process::abort();
 }
 
-/// Number of nodes that hold the pages' pointers.
+/// Number of nodes that hold the page pointers.
 const ROOTS: usize = (PAGES as usize * NodePointer::BYTES).div_ceil(16 * 4096);
 
-/// Writes the pages' pointers into separate nodes. The payload consists of the pointers to those
-/// nodes and every extent in use.
+/// Writes the page pointers to nodes of their own. The payload lists the pointers to those nodes
+/// and every extent in use.
 fn write_root(store: &Store, pointers: &[NodePointer], extents: &[(Extent, u64)]) -> Outcome<Vec<u8>> {
     let mut writer = store.node_writer(store.writer_options(Purpose::Trunk, AllocationClass::Freeing))?;
     let node_bytes = store.page_size().node_bytes(16);

@@ -1,45 +1,44 @@
-//! Epochs, which provide safe memory reclamation for objects that readers may still access.
+//! Epochs, which make it safe to reclaim the memory of objects that readers may still access.
 //!
-//! *Scope*: the readers, and the epoch at which each of them is pinned.
+//! *Scope*: the readers, and the epoch at which each is pinned.
 //!
 //! *Must not depend on*: the objects that are read, unlinked or freed.
 //!
 //! A reader pins itself before it follows pointers: it stores the epoch that it sees in its own
-//! word, which has its own cache line. (This is a minimal form of SplinterDB's distributed reader
-//! counters; the scheme is that of Fraser 2004, *Practical lock-freedom*, §5.2.3.) A writer unlinks
-//! an object, reads the epoch `e`, and frees the object once `e <` [`Epochs::safe`]. The epoch
-//! advances only when every pinned participant has seen the current one.
+//! word, which has a cache line of its own. (This is a minimal form of SplinterDB's distributed
+//! reader counters; the scheme is that of Fraser 2004, *Practical lock-freedom*, §5.2.3.) A writer
+//! unlinks an object, reads the epoch `e`, and frees the object once `e <` [`Epochs::safe`]. The
+//! epoch advances only when every pinned participant has seen the current one.
 //!
 //! # Why that is right
 //!
-//! *G* is the epoch. To pin, a thread reads *G* = w, stores w in its slot, executes fence F1, and
-//! reads *G* again; it starts over unless *G* is still w. To unlink, a thread stores, executes
+//! Let *G* be the epoch. To pin, a thread reads *G* = w, stores w in its slot, executes fence F1,
+//! and reads *G* again; it starts over unless *G* is still w. To unlink, a thread stores, executes
 //! fence F2, and reads *G* = e. To advance from n, a thread reads *G* = n, executes fence F3, reads
 //! all slots and counters, and changes *G* to n + 1 by compare-and-exchange. Suppose that a guard
 //! pinned at w loads the link *before* it is unlinked, and that the object is freed at *G* ≥ e + 2
-//! while the guard lives. All fences are totally ordered. F1 < F2, because the load by the guard
-//! after F1 does not see the store before F2.
+//! while the guard lives. All fences are totally ordered. F1 < F2, because the guard's load after
+//! F1 does not see the store before F2.
 //!
-//! 1. w ≤ e. Suppose w ≥ e + 1. Then the guard has read *G* from the advance to e + 1 or a later
-//!    one. The thread of F2 does not see that advance after F2, so F2 < F1, which is a
-//!    contradiction.
+//! 1. w ≤ e. Suppose w ≥ e + 1. Then the guard read *G* from the advance to e + 1 or a later one.
+//!    The thread of F2 does not see that advance after F2, so F2 < F1, which is a contradiction.
 //! 2. In the advance from e + 1 to e + 2, F3 comes after the advance to e + 1. If F1 < F3, this
 //!    advance saw the slot at w ≤ e and did not change *G*. If F3 < F1, then F3 < F2, and the
 //!    thread of F2 must have read *G* ≥ e + 1. Both are contradictions.
 //!
 //! The second read of *G* ensures more: while a guard at w lives, *G* is w or w + 1. An
 //! [`EpochHold`], which is counted under its epoch, can therefore be created at the epoch of the
-//! thread's guard, and it protects everything that the guard protects. Moreover, there are counted
-//! participants at no more than two different epochs at any time.
+//! thread's guard, and protects everything that the guard protects. It also follows that counted
+//! participants are at no more than two different epochs at any time.
 //!
 //! Invariants:
 //!
 //! - **R1** While a guard or hold at epoch w lives, `current()` is w or w + 1.
 //! - **R2** Counted participants, which are holds and the guards of threads without a slot, are at
 //!   epoch `current()` or the one before it.
-//! - **R3** If an object was unlinked before `e = current()` was read, no guard or hold can reach
-//!   it once `e < safe()`.
-//! - **R4** Only the thread that owns a slot writes the word of the slot.
+//! - **R3** An object that was unlinked before `e = current()` was read is out of reach of every
+//!   guard and hold once `e < safe()`.
+//! - **R4** Only the thread that owns a slot writes the slot's word.
 
 pub(crate) mod ledger;
 #[cfg(all(test, alluvium_model_check))]
@@ -55,7 +54,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use threads::ThreadSlot;
 
-/// The id of the next `Epochs`. Ids are never reused, so an outdated id never matches.
+/// The id of the next `Epochs`. Ids are never reused, so a stale id never matches.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
@@ -66,7 +65,7 @@ struct EpochsInner {
 }
 
 impl EpochsInner {
-    /// Returns whether no handle is left. In that case, no thread can pin itself any more.
+    /// Returns whether no handle is left, so that no more threads can pin themselves.
     fn is_abandoned(&self) -> bool {
         self.handles.load(Ordering::Acquire) == 0
     }
@@ -107,8 +106,8 @@ impl Epochs {
     /// Pins the calling thread. If the thread already has a guard, this costs only two ordinary
     /// stores.
     ///
-    /// Each of the first 512 threads has its own word. A thread beyond these is counted in a shared
-    /// word instead, which is slower but otherwise equivalent.
+    /// Each of the first 512 threads has a word of its own. Any more threads are counted in a
+    /// shared word, which is slower but otherwise equivalent.
     #[inline]
     #[must_use]
     pub fn pin(&self) -> EpochGuard {
@@ -137,8 +136,8 @@ impl Epochs {
         }
     }
 
-    /// Returns whether the calling thread is known to be pinned. For a thread beyond the first 512,
-    /// which has no slot, this is always `false`.
+    /// Returns whether the calling thread is known to be pinned. This is always `false` for threads
+    /// beyond the first 512, which have no slots.
     #[must_use]
     pub fn is_pinned_here(&self) -> bool {
         debug_assert!(!self.shared.is_abandoned(), "a live handle is asked");
@@ -149,13 +148,12 @@ impl Epochs {
     }
 
     /// Creates a participant that is not bound to a thread, for a read in flight or another object
-    /// that outlives a call. It protects everything that the guards of the calling thread protect,
-    /// and everything that is reachable at the moment.
+    /// that outlives a call. It protects everything that the calling thread's guards protect, and
+    /// everything reachable right now.
     #[must_use]
     pub fn hold(&self) -> EpochHold {
         let guard = self.pin();
-        // The guard lives, so a participant at its epoch still prevents the epoch from advancing
-        // too far (R1).
+        // While the guard lives, a participant at its epoch still holds the epoch back (R1).
         self.shared.ledger.count_in_at(guard.epoch);
         EpochHold {
             shared: Arc::clone(&self.shared),
@@ -164,20 +162,20 @@ impl Epochs {
     }
 
     /// Returns the current epoch. A writer must call this *after* it has unlinked an object, and
-    /// compare the result with [`Epochs::safe`] later.
+    /// later compare the result with [`Epochs::safe`].
     #[must_use]
     pub fn current(&self) -> u64 {
         self.shared.ledger.current()
     }
 
-    /// Advances the epoch if every participant has seen the current epoch. Returns the epoch that
-    /// is current afterwards.
+    /// Advances the epoch if every participant has seen the current one. Returns the epoch that is
+    /// current afterwards.
     pub fn try_advance(&self) -> u64 {
         self.shared.ledger.advance()
     }
 
-    /// Returns the safe epoch. No guard or hold can reach an object that was unlinked at an earlier
-    /// epoch (R3).
+    /// Returns the safe epoch. No guard or hold can reach an object unlinked at an earlier epoch
+    /// (R3).
     #[must_use]
     pub fn safe(&self) -> u64 {
         self.shared.ledger.safe()
@@ -212,8 +210,8 @@ enum EpochParticipant {
     Counted(Arc<EpochsInner>),
 }
 
-/// Protects all objects that its thread can reach, so that they are not freed. A guard cannot be
-/// moved to another thread. The guards of a thread may be dropped in any order.
+/// Keeps all objects that its thread can reach from being freed. A guard cannot move to another
+/// thread. The guards of a thread may be dropped in any order.
 pub struct EpochGuard {
     id: u64,
     epoch: u64,
@@ -236,7 +234,7 @@ impl EpochGuard {
     }
 
     /// Returns a small number that is unique among the pinned threads of these epochs, for example
-    /// to select a stripe. Returns `None` for a thread beyond the first 512, which has no slot.
+    /// to select a stripe. Returns `None` for threads beyond the first 512, which have no slots.
     #[inline]
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
@@ -268,8 +266,8 @@ impl fmt::Debug for EpochGuard {
     }
 }
 
-/// Protects objects as a guard does, but belongs to an object instead of a thread, such as a read
-/// in flight or an idle iterator.
+/// Like a guard, protects objects from being freed, but belongs to an object instead of a thread,
+/// such as a read in flight or an idle iterator.
 pub struct EpochHold {
     shared: Arc<EpochsInner>,
     epoch: u64,
@@ -285,7 +283,8 @@ impl EpochHold {
 
 impl Clone for EpochHold {
     fn clone(&self) -> Self {
-        // `self` is counted during the call, so a participant can still be added at its epoch (R1).
+        // `self` stays counted during the call, so a participant can still be added at its epoch
+        // (R1).
         self.shared.ledger.count_in_at(self.epoch);
         EpochHold {
             shared: Arc::clone(&self.shared),

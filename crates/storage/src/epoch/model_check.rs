@@ -1,4 +1,4 @@
-//! Model checks of the epoch ledger under loom. The command that runs them is in `crate::sync`.
+//! Loom model checks of the epoch ledger. `crate::sync` has the command that runs them.
 
 use super::ledger::EpochLedger;
 use loom::cell::UnsafeCell;
@@ -6,12 +6,12 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-/// A model with a link to one of two objects, and the ledger that protects these objects.
+/// A model with a link to one of two objects, and the ledger that protects them.
 struct EpochModel {
     ledger: EpochLedger,
     link: AtomicUsize,
-    /// The two objects. An object is written when it is freed, and loom reports a read that is not
-    /// ordered with this write.
+    /// The two objects. Freeing one writes to it, and loom reports reads that are not ordered with
+    /// that write.
     things: [UnsafeCell<u32>; 2],
 }
 
@@ -33,7 +33,7 @@ impl EpochModel {
     }
 
     /// Unlinks the first object, tries to advance the epoch `advances` times, and frees the object
-    /// if the ledger allows this. Returns whether it was freed.
+    /// if the ledger allows it. Returns whether it was freed.
     fn replace(&self, advances: usize) -> bool {
         self.link.store(1, Ordering::Release);
         let unlinked_at = self.ledger.current();
@@ -42,7 +42,7 @@ impl EpochModel {
         }
         let free = unlinked_at < self.ledger.safe();
         if free {
-            // SAFETY: the model shows that no participant can read the object any more.
+            // SAFETY: the model shows that no participant can still read the object.
             self.things[0].with_mut(|value| unsafe { *value = 0 });
         }
         free
@@ -124,7 +124,7 @@ fn a_hold_taken_under_a_guard_protects_what_the_guard_saw() {
                 let thing = world.link.load(Ordering::Acquire);
                 world.ledger.count_in_at(epoch);
                 world.ledger.slot(slot).leave();
-                // SAFETY: the same argument applies as in `follow`.
+                // SAFETY: as in `follow`.
                 world.things[thing].with(|value| assert_eq!(unsafe { *value }, ALIVE));
                 world.ledger.count_out(epoch);
             })
@@ -161,7 +161,7 @@ fn the_model_finds_a_thing_that_is_freed_one_epoch_early() {
         let unlinked_at = world.ledger.current();
         world.ledger.advance();
         if unlinked_at <= world.ledger.safe() {
-            // SAFETY: this is deliberately unsound. The test checks that the model detects it.
+            // SAFETY: this is deliberately unsound, to test that the model detects it.
             world.things[0].with_mut(|value| unsafe { *value = 0 });
         }
         reader.join().unwrap();

@@ -133,9 +133,9 @@ fn nothing_is_freed_under_a_reader() {
     const LINKS: usize = 4;
     const READERS: u64 = 2;
     const LOOKS: u64 = 20_000;
-    // An object is a number. Its writer overwrites it with zero when the epochs report that no
-    // reader can reach it any more. Readers and writers continue until the other side has made
-    // enough progress, so that the test does not depend on how threads are scheduled.
+    // An object is a number, which its writer overwrites with zero once the epochs report that no
+    // reader can reach it. Readers and writers continue until the other side has made enough
+    // progress, so that the test does not depend on thread scheduling.
     let epochs = Epochs::new();
     let things: Vec<AtomicU64> = (0..LINKS * 64).map(|_| AtomicU64::new(1)).collect();
     let links: Vec<AtomicUsize> = (0..LINKS).map(AtomicUsize::new).collect();

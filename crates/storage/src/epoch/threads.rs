@@ -1,5 +1,5 @@
-//! Assigns slots to threads. A thread gets a slot when it creates its first guard, and the slot is
-//! freed when the thread ends.
+//! Assigns slots to threads. A thread gets a slot with its first guard, and the slot is freed when
+//! the thread ends.
 
 use super::EpochsInner;
 use super::ledger::EpochSlot;
@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A slot that the calling thread owns.
+/// A slot owned by the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadSlot {
     slot: NonNull<EpochSlot>,
@@ -22,9 +22,9 @@ impl ThreadSlot {
     /// slot must be pinned.
     #[inline]
     pub(super) unsafe fn slot(&self) -> &EpochSlot {
-        // SAFETY: a slot exists as long as its `EpochsInner`. A live handle keeps `EpochsInner`
-        // alive. If the slot is pinned, the claim of the thread keeps it alive, because
-        // `ThreadClaims` neither removes nor frees a claim whose slot is pinned.
+        // SAFETY: a slot exists as long as its `EpochsInner`. A live handle keeps the `EpochsInner`
+        // alive. If the slot is pinned, the thread's claim does, because `ThreadClaims` neither
+        // removes nor frees a claim whose slot is pinned.
         unsafe { self.slot.as_ref() }
     }
 }
@@ -34,7 +34,7 @@ struct SlotClaim {
     claimed: ThreadSlot,
 }
 
-/// All slots that a single thread owns, for different epochs.
+/// All slots owned by a single thread, for different epochs.
 #[derive(Default)]
 struct ThreadClaims(Vec<SlotClaim>);
 
@@ -43,8 +43,8 @@ impl ThreadClaims {
         if let Some(claim) = self.0.iter().find(|claim| claim.shared.id == shared.id) {
             return Some(claim.claimed);
         }
-        // If the last handle of some epochs has been dropped, no thread can be pinned there any
-        // more. Their slots are therefore not kept, unless they are still pinned.
+        // Once the last handle of some epochs is dropped, no thread can be pinned there, so do not
+        // keep slots of theirs that are no longer pinned.
         self.0.retain(|claim| {
             !claim.shared.is_abandoned() || claim.shared.ledger.slot(claim.claimed.index).depth() > 0
         });
@@ -66,9 +66,9 @@ impl Drop for ThreadClaims {
             if claim.shared.ledger.slot(claim.claimed.index).depth() == 0 {
                 claim.shared.ledger.give_back(claim.claimed.index);
             } else {
-                // A guard outlives the claims of its thread, because it is in another thread-local
-                // variable or was leaked. The slot stays in use and its memory stays allocated, so
-                // that the guard can still be dropped.
+                // A guard outlives its thread's claims, because it is in another thread-local
+                // variable or was leaked. Leave the slot in use and its memory allocated, so that
+                // the guard can still be dropped.
                 std::mem::forget(claim.shared);
             }
         }
@@ -76,8 +76,8 @@ impl Drop for ThreadClaims {
 }
 
 thread_local! {
-    /// The slot that this thread has used last. It has no destructor, so accessing it needs no
-    /// check whether it was destroyed.
+    /// The slot that this thread used last. It has no destructor, so accesses need not check
+    /// whether it was destroyed.
     static LAST: Cell<Option<(u64, ThreadSlot)>> = const { Cell::new(None) };
     static CLAIMS: RefCell<ThreadClaims> = const { RefCell::new(ThreadClaims(Vec::new())) };
 }

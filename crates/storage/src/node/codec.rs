@@ -1,25 +1,25 @@
-//! Compression of nodes with LZ4 or Zstd, or none.
+//! Node compression with LZ4, Zstd or none.
 
 use super::{NodePointer, PageSize};
 use crate::{Error, Result};
 
-/// The codec with which a node is encoded.
+/// The codec that encodes a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum NodeCodec {
-    /// No compression. The node is read directly into a frame of the cache.
+    /// No compression. The node is read straight into a cache frame.
     #[default]
     None,
-    /// LZ4 block compression, which is fast. Text becomes about half as long.
+    /// LZ4 block compression, which is fast and makes text about half as long.
     Lz4,
     /// Zstd compression at level 1, which is slower than LZ4 but compresses better.
     Zstd,
 }
 
-/// Compression level of Zstd. It is the fastest of the regular levels.
+/// Compression level of Zstd, the fastest of the regular levels.
 const ZSTD_LEVEL: i32 = 1;
 
 impl NodeCodec {
-    /// Returns the number that represents the codec on disk.
+    /// Returns the codec's number on disk.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -29,7 +29,7 @@ impl NodeCodec {
         }
     }
 
-    /// Returns the codec that a number on disk represents, or `None` if the number is unknown.
+    /// Returns the codec with this number on disk, or `None` if the number is unknown.
     #[must_use]
     pub fn from_number(number: u8) -> Option<NodeCodec> {
         [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd]
@@ -37,19 +37,19 @@ impl NodeCodec {
             .find(|codec| codec.number() == number)
     }
 
-    /// Encodes a node into `out`, which is cleared first, and returns the codec that was used. If
+    /// Encodes a node into `out`, which is cleared first, and returns the codec used. If
     /// compression would not save at least one logical block, the codec is [`NodeCodec::None`] and
     /// `out` is empty. To encode many nodes, use a [`NodeEncoder`].
     pub fn encode(self, node: &[u8], out: &mut Vec<u8>) -> NodeCodec {
         NodeEncoder::new(self).encode(node, out)
     }
 
-    /// Decodes a node into `out`, whose length must be the length of the decoded node. The checksum
-    /// must have been verified already.
+    /// Decodes a node into `out`, which must be as long as the decoded node. The checksum must
+    /// already have been verified.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the bytes cannot be decoded, or if the decoded length is not the
-    /// expected one.
+    /// [`Error::Corrupt`] if the bytes cannot be decoded or the decoded length is not the expected
+    /// one.
     pub fn decode(pointer: &NodePointer, page_size: PageSize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
         let decoded = page_size.node_bytes(pointer.pages);
         assert_eq!(
@@ -82,8 +82,8 @@ impl NodeCodec {
     }
 }
 
-/// Encodes many nodes with the same working memory. Zstd needs about half a megabyte, whose
-/// allocation would be most of the cost of encoding a small node.
+/// Encodes many nodes with the same working memory. Zstd needs about half a megabyte, and
+/// allocating it would be most of the cost of encoding a small node.
 ///
 /// ```
 /// use alluvium_storage::NodeCodec;
@@ -98,18 +98,18 @@ pub struct NodeEncoder {
 }
 
 impl NodeEncoder {
-    /// Creates an encoder. Its working memory is allocated when it is first needed.
+    /// Creates an encoder. Its working memory is allocated on first use.
     #[must_use]
     pub fn new(codec: NodeCodec) -> NodeEncoder {
         NodeEncoder { codec, zstd: None }
     }
 
-    /// Changes the codec for later nodes. The working memory is kept.
+    /// Changes the codec for later nodes, keeping the working memory.
     pub fn set_codec(&mut self, codec: NodeCodec) {
         self.codec = codec;
     }
 
-    /// Encodes a node into `out` in the same way as [`NodeCodec::encode`].
+    /// Like [`NodeCodec::encode`], but reuses the working memory.
     pub fn encode(&mut self, node: &[u8], out: &mut Vec<u8>) -> NodeCodec {
         out.clear();
         let room = node.len().saturating_sub(alluvium_device::BLOCK as usize);
@@ -138,8 +138,8 @@ impl NodeEncoder {
         }
     }
 
-    /// Returns the Zstd compressor, which contains the working memory. Returns `None` if the memory
-    /// cannot be allocated; nodes are then not compressed.
+    /// Returns the Zstd compressor, which owns the working memory, or `None` if the memory cannot
+    /// be allocated. Nodes are then not compressed.
     fn zstd(&mut self) -> Option<&mut zstd::bulk::Compressor<'static>> {
         if self.zstd.is_none() {
             self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();

@@ -19,8 +19,8 @@ use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_base::checksum;
 use alluvium_device::BLOCK;
 
-/// A pointer to a node. It contains the location and the encoding of the node, and a checksum that
-/// verifies the node when it is read.
+/// A pointer to a node: the node's location and encoding, and a checksum that verifies the node
+/// when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodePointer {
     /// Offset in bytes of the encoded node in the tier's data file.
@@ -28,7 +28,7 @@ pub struct NodePointer {
     /// The generation that was under construction when the node was written.
     pub birth: u64,
     /// XXH3-64 checksum of the encoded bytes. If its upper 32 bits are zero, only the lower 32 bits
-    /// are compared. This allows structures with many pointers in memory to store only 32 bits of
+    /// are compared, so that structures with many pointers in memory need to store only 32 bits of
     /// each checksum.
     pub checksum: u64,
     /// Length of the encoded node in bytes, without padding.
@@ -37,7 +37,7 @@ pub struct NodePointer {
     pub tier: u8,
     /// Number of pages of the decoded node, from 1 to 16.
     pub pages: u8,
-    /// The codec with which the node is encoded.
+    /// The codec that encoded the node.
     pub codec: NodeCodec,
 }
 
@@ -103,7 +103,7 @@ impl NodePointer {
         Ok(pointer)
     }
 
-    /// Checks that the values of this pointer are plausible for a store with this page size.
+    /// Checks that this pointer is plausible for a store with this page size.
     pub(crate) fn check(&self, place: &DiskLocation, page_size: PageSize) -> Result<()> {
         if self.is_plausible(page_size) {
             return Ok(());
@@ -126,8 +126,8 @@ impl NodePointer {
         (1..=MAX_PAGES).contains(&self.pages) && end_fits && shape
     }
 
-    /// Returns the number of bytes that must be read from the device in order to read the whole
-    /// encoded node. It is a multiple of the logical block size.
+    /// Returns how many bytes must be read from the device to read the whole encoded node, which is
+    /// a multiple of the logical block size.
     #[must_use]
     pub fn read_len(&self) -> usize {
         (self.encoded_len as usize).next_multiple_of(BLOCK as usize)
@@ -139,8 +139,8 @@ impl NodePointer {
         DiskLocation::new(OnDiskObject::Node, crate::node::tier_file(self.tier), self.offset)
     }
 
-    /// Checks that `encoded`, which must have at least `encoded_len` bytes, matches the checksum of
-    /// the pointer (invariant N1).
+    /// Checks that `encoded`, which must have at least `encoded_len` bytes, matches the pointer's
+    /// checksum (invariant N1).
     ///
     /// # Errors
     /// [`Error::Corrupt`] if `encoded` is too short or its checksum differs.

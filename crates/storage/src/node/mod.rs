@@ -1,20 +1,19 @@
 //! Nodes are immutable blocks of one to sixteen pages. A pointer to a node contains a checksum of
-//! the node's encoded bytes, which is verified whenever the node is read.
+//! the node's encoded bytes, which is verified on every read.
 //!
-//! *Scope*: the encoding of a node, and the verification of the bytes that are read through a
-//! pointer.
+//! *Scope*: the encoding of nodes, and the verification of bytes read through a pointer.
 //!
 //! *Must not depend on*: the contents of a node, or when it dies.
 //!
 //! Invariants:
 //!
-//! - **N1** The checksum in a pointer covers every encoded byte. A block that is corrupted,
-//!   misdirected, stale or zeroed is therefore detected when it is read, unless it contains exactly
-//!   the expected bytes.
-//! - **N2** A node decodes to exactly `pages × page size` bytes. No more memory than that is
+//! - **N1** The checksum in a pointer covers every encoded byte. A corrupted, misdirected, stale or
+//!   zeroed block is therefore detected when it is read, unless it contains exactly the expected
+//!   bytes.
+//! - **N2** A node decodes to exactly `pages × page size` bytes, and no more memory than that is
 //!   allocated for it.
-//! - **N3** The offset of an uncompressed node is a multiple of the page size. The offset of a
-//!   compressed node is a multiple of the logical block size.
+//! - **N3** An uncompressed node begins at a multiple of the page size, and a compressed node at a
+//!   multiple of the logical block size.
 
 pub mod codec;
 pub mod format;
@@ -82,7 +81,7 @@ impl Default for PageSize {
     }
 }
 
-/// Returns the name of the data file of a tier.
+/// Returns the name of a tier's data file.
 #[must_use]
 pub fn tier_file(tier: u8) -> String {
     format!("tier-{tier}.data")

@@ -1,5 +1,5 @@
-//! Uncached reads of nodes from their tiers. Nodes are read one by one or in batches, and are
-//! verified and decoded.
+//! Uncached reads of nodes from their tiers, one by one or in batches. Nodes are verified and
+//! decoded.
 
 use super::{MAX_PAGES, NodeCodec, NodePointer, PageSize};
 use crate::{Error, Result, TierFiles};
@@ -7,9 +7,9 @@ use alluvium_base::{MIB, Purpose};
 use alluvium_device::{AlignedBuffer, Device, IoBatch};
 use std::sync::Arc;
 
-/// Maximum number of nodes that are read together.
+/// Maximum number of nodes to read together.
 const NODES_AT_ONCE: usize = 64;
-/// Maximum number of bytes that are read together. A single node may be longer.
+/// Maximum number of bytes to read together, except that a single node may be longer.
 const BYTES_AT_ONCE: usize = MIB as usize;
 
 const _: () = assert!(
@@ -20,8 +20,8 @@ const _: () = assert!(
 /// Reads a node from its tier, verifies its checksum and decodes it.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the bytes do not match the pointer, or if the file ends before the end of
-/// the node; I/O errors.
+/// [`Error::Corrupt`] if the bytes do not match the pointer, or if the file ends within the node;
+/// I/O errors.
 pub fn read_node(
     tiers: &TierFiles,
     pointer: &NodePointer,
@@ -34,9 +34,8 @@ pub fn read_node(
     decoded(pointer, page_size, &encoded)
 }
 
-/// Reads nodes in batches. For each pointer, in order, `visit` is called with the index of the
-/// pointer and either the decoded node or the error. A damaged node does not prevent the other
-/// nodes from being read.
+/// Reads nodes in batches. Calls `visit` for each pointer, in order, with its index and either the
+/// decoded node or the error. A damaged node does not prevent the others from being read.
 pub fn read_nodes(
     tiers: &TierFiles,
     pointers: &[NodePointer],
@@ -53,8 +52,8 @@ pub fn read_nodes(
         for (index, pointer) in some.iter().enumerate() {
             let node = match pieces.as_ref().and_then(|pieces| encoded(pieces, pointer)) {
                 Some(encoded) => decoded(pointer, page_size, encoded),
-                // The batch failed, or the node is not in its buffers. The node is read separately
-                // and gets its own result.
+                // The batch failed, or its buffers do not contain the node. Read the node
+                // separately to give it a result of its own.
                 None => read_node(tiers, pointer, page_size, purpose),
             };
             visit(begun + index, node);
@@ -63,8 +62,8 @@ pub fn read_nodes(
     }
 }
 
-/// Returns the number of nodes, from the first, that can be read in one batch. They must all be in
-/// the same tier.
+/// Returns how many of the first nodes can be read in one batch, for which they must all be in the
+/// same tier.
 fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
     let mut bytes = 0;
     let fits = |pointer: &&NodePointer| {
@@ -79,9 +78,8 @@ fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
         .max(1)
 }
 
-/// Reads the encoded bytes of several nodes of one tier. Adjacent nodes are read with one request.
-/// Returns the buffers with their offsets in the file, in the order of the nodes, or `None` if any
-/// read fails.
+/// Reads the encoded bytes of several nodes of one tier, with one request for adjacent nodes.
+/// Returns the buffers and their offsets in the file, in node order, or `None` if any read fails.
 fn read_together(
     tiers: &TierFiles,
     pointers: &[NodePointer],
@@ -117,8 +115,7 @@ fn encoded<'p>(pieces: &'p [(u64, AlignedBuffer)], pointer: &NodePointer) -> Opt
     })
 }
 
-/// Returns the data file that contains a node. Returns an error if the node is not completely
-/// inside the file.
+/// Returns the data file of a node, or an error if the node is not entirely inside the file.
 fn file_of<'t>(
     tiers: &'t TierFiles,
     pointer: &NodePointer,

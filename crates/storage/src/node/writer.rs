@@ -1,21 +1,21 @@
-//! Writer that packs nodes contiguously into extents of its own, and writes each extent with one
+//! A writer that packs nodes contiguously into extents of its own, and writes each extent with one
 //! large write.
 //!
 //! Alignment (N3): an uncompressed node begins at a multiple of the page size. A compressed node
-//! begins at a multiple of the logical block size. It begins at the next 4 KiB boundary instead if
-//! it then occupies fewer blocks of 4 KiB and the padding is at most an eighth of its length. Gaps
-//! between nodes are filled with zeros.
+//! begins at a multiple of the logical block size, or at the next 4 KiB boundary if it then touches
+//! fewer 4 KiB blocks and the padding is at most an eighth of its length. Gaps between nodes are
+//! filled with zeros.
 //!
-//! The live bytes of an extent are the sum of [`NodePointer::read_len`] over its nodes, which is
-//! the encoded length rounded up to the logical block size. The rounding is included because the
-//! rest of a block cannot be used otherwise. When the owner of a node drops the node, it must
-//! subtract this number from the live bytes of the extent.
+//! The live bytes of an extent are the sum of [`NodePointer::read_len`] over its nodes: the encoded
+//! length rounded up to the logical block size. The rounding is included because nothing else can
+//! use the rest of a block. When the owner of a node drops the node, it must subtract this number
+//! from the extent's live bytes.
 //!
 //! On the memory device, one core writes 3.6 to 4.2 GB/s of uncompressed nodes, including checksums
 //! and both copies. For comparison, the device's own copy alone reaches 8.8 GB/s, and the checksum
 //! alone 12 to 21 GB/s. For records that hardly compress, the rate is 0.4 to 0.5 GB/s with LZ4 and
-//! 0.25 to 0.3 GB/s with Zstd. These rates were measured with `cargo bench -p alluvium-storage
-//! --bench nodes` on a busy machine with two cores.
+//! 0.25 to 0.3 GB/s with Zstd. These rates were measured with
+//! `cargo bench -p alluvium-storage --bench nodes` on a busy machine with two cores.
 
 use super::codec::NodeEncoder;
 use super::{MAX_PAGES, NodeCodec, NodePointer, PageSize};
@@ -26,15 +26,15 @@ use alluvium_device::{AlignedBuffer, BLOCK, Device, IoBatch, Ticket};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Maximum number of extents for which writes are in flight at the same time.
+/// Maximum number of extents being written at the same time.
 pub const MAX_IN_FLIGHT: usize = 4;
 
-/// Size in bytes of a device block. Writes are padded to it, and a node should not occupy part of
-/// an additional block without need.
+/// Size in bytes of a device block. Writes are padded to whole blocks, and a node should not reach
+/// into another block without need.
 const DEVICE_BLOCK: usize = 4 * KIB as usize;
 
-/// Size in bytes of a writer's first buffer, unless the first node is longer. The index of a
-/// memtable or the few nodes of a trunk fit into this buffer.
+/// Size in bytes of a writer's first buffer, unless the first node is longer. A memtable's index or
+/// the few nodes of a trunk fit into it.
 const FIRST_BUFFER: usize = 64 * KIB as usize;
 
 const _: () = assert!(PageSize::MIN.bytes() == DEVICE_BLOCK && (DEVICE_BLOCK as u64).is_multiple_of(BLOCK));
@@ -42,19 +42,19 @@ const _: () = assert!(PageSize::MIN.bytes() == DEVICE_BLOCK && (DEVICE_BLOCK as 
 /// Options of a node writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// The tier to which nodes are written.
+    /// The tier to write nodes to.
     pub tier: u8,
     pub page_size: PageSize,
-    /// The codec with which nodes are encoded.
+    /// The codec that encodes the nodes.
     pub codec: NodeCodec,
     /// The generation under construction, which is stored in every pointer.
     pub birth: u64,
-    /// The purpose of the writes, by which I/O is accounted.
+    /// The purpose to which the writes are accounted.
     pub purpose: Purpose,
     /// The allocation class, which determines whether the extents may use the reserve.
     pub class: AllocationClass,
     /// Number of units in an extent, which is the size of a write and the granularity at which
-    /// space is freed. The largest node must fit into an extent.
+    /// space is freed. An extent must hold the largest node.
     pub extent_units: u32,
 }
 
@@ -63,15 +63,15 @@ impl WriterOptions {
     pub const EXTENT_UNITS: u32 = (1 << 20) / UNIT as u32;
 }
 
-/// The extents written by a finished node writer. They remain provisional until the caller installs
+/// The extents written by a finished node writer, which stay provisional until the caller installs
 /// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriterOutput {
-    /// The extents in the order of their nodes, each with its number of live bytes.
+    /// The extents in node order, each with its number of live bytes.
     pub extents: Vec<(Extent, u64)>,
 }
 
-/// Packs nodes into extents and writes them. If the writer is dropped before `finish` is called, it
+/// Packs nodes into extents and writes them. If the writer is dropped without calling `finish`, it
 /// waits for its writes to complete and frees its extents.
 ///
 /// ```
@@ -106,18 +106,17 @@ pub struct NodeWriter {
     options: WriterOptions,
     filling: Option<OpenExtent>,
     in_flight: VecDeque<(Ticket, Arc<dyn Device>)>,
-    /// Buffers of completed writes, which are reused.
+    /// Buffers of completed writes, kept for reuse.
     spare: Vec<AlignedBuffer>,
     encoder: NodeEncoder,
     encoded: Vec<u8>,
-    /// The extents that have been written or are being written.
+    /// The extents that were or are being written.
     written: WriterOutput,
-    /// The error message of the first failed write. After a failure, the writer accepts no more
-    /// nodes.
+    /// The error message of the first failed write, after which the writer accepts no more nodes.
     failed: Option<String>,
 }
 
-/// The extent to which nodes are currently added.
+/// The extent to which nodes are currently being added.
 #[derive(Debug)]
 struct OpenExtent {
     extent: Extent,
@@ -127,7 +126,7 @@ struct OpenExtent {
 }
 
 impl NodeWriter {
-    /// Creates a writer that has no nodes yet.
+    /// Creates a writer without nodes.
     ///
     /// # Panics
     /// If the largest node does not fit into an extent of `extent_units` units.
@@ -152,19 +151,19 @@ impl NodeWriter {
         }
     }
 
-    /// Changes the codec for later nodes. The pointer to each node contains the codec of that node.
+    /// Changes the codec for later nodes. Each node's pointer names the node's own codec.
     pub fn set_codec(&mut self, codec: NodeCodec) {
         self.options.codec = codec;
         self.encoder.set_codec(codec);
     }
 
-    /// Adds a node after the previous ones, and returns the pointer to it. The pointer may be used
-    /// after [`NodeWriter::finish`], and the node is durable after the tier is synced.
+    /// Adds a node after the previous ones, and returns a pointer to it. The pointer may be used
+    /// after [`NodeWriter::finish`]. The node is durable once the tier is synced.
     ///
     /// # Errors
-    /// [`Error::Full`] if the store has no space for the node; the node was not added, and the
-    /// writer may be finished or dropped. An I/O error of an earlier write; the writer accepts no
-    /// more nodes.
+    /// [`Error::Full`] if the store has no space for the node, in which case the node was not
+    /// added, and the writer may be finished or dropped. An I/O error of an earlier write, after
+    /// which the writer accepts no more nodes.
     ///
     /// # Panics
     /// If the length of the node is not 1 to 16 whole pages.
@@ -202,8 +201,7 @@ impl NodeWriter {
         pointer
     }
 
-    /// Copies the encoded bytes of a node to the buffer. Returns the offset of the node in the data
-    /// file.
+    /// Copies a node's encoded bytes to the buffer. Returns the node's offset in the data file.
     fn place(&mut self, bytes: &[u8], codec: NodeCodec) -> Result<u64> {
         let len = bytes.len().next_multiple_of(BLOCK as usize);
         let (filling, at) = self.make_room(len, codec)?;
@@ -211,8 +209,8 @@ impl NodeWriter {
             filling.at <= at && at + len <= filling.buffer.len(),
             "nodes follow each other"
         );
-        // The buffer may contain data of an earlier extent, so the gap between the nodes is filled
-        // with zeros.
+        // The buffer may contain data of an earlier extent, so fill the gap between the nodes with
+        // zeros.
         filling.buffer[filling.at..at].fill(0);
         filling.buffer[at..at + bytes.len()].copy_from_slice(bytes);
         filling.buffer[at + bytes.len()..at + len].fill(0);
@@ -221,8 +219,8 @@ impl NodeWriter {
         Ok(filling.extent.offset() + at as u64)
     }
 
-    /// Returns the extent for a node of `len` encoded bytes, and the offset of the node within the
-    /// extent. If the node does not fit into the current extent, a new one is allocated.
+    /// Returns the extent for a node of `len` encoded bytes, and the node's offset within it. If
+    /// the node does not fit into the current extent, a new one is allocated.
     fn make_room(&mut self, len: usize, codec: NodeCodec) -> Result<(&mut OpenExtent, usize)> {
         let page = self.options.page_size.bytes();
         let start = |at| match codec {
@@ -257,9 +255,8 @@ impl NodeWriter {
         Ok((filling, at))
     }
 
-    /// Returns what [`NodeWriter::finish`] would return if one more uncompressed node of `pages`
-    /// pages were added. It is used by a node that lists the extents of all nodes, including the
-    /// extent that contains the node itself.
+    /// Returns what [`NodeWriter::finish`] would return after one more uncompressed node of `pages`
+    /// pages. This is for a node that lists the extents of all nodes, including its own.
     ///
     /// # Errors
     /// As [`NodeWriter::add`] for a node of `pages` pages.
@@ -277,8 +274,7 @@ impl NodeWriter {
         Ok(extents)
     }
 
-    /// Starts writing the current extent to the device. Units at its end that are not used are
-    /// freed.
+    /// Starts writing the current extent to the device. Unused units at its end are freed.
     fn flush(&mut self) -> Result<()> {
         let Some(filling) = self.filling.take() else {
             return Ok(());
@@ -290,7 +286,7 @@ impl NodeWriter {
             live,
         } = filling;
         if at == 0 {
-            // The extent was allocated for a node that could not be added.
+            // The extent was allocated for a node that could then not be added.
             self.extents.abandon(extent);
             return Ok(());
         }
@@ -300,7 +296,7 @@ impl NodeWriter {
         let end = at.next_multiple_of(DEVICE_BLOCK);
         buffer[at..end].fill(0);
         if end < buffer.len() {
-            // A write request always writes a whole buffer, so a shorter buffer is used.
+            // A write request always writes a whole buffer, so switch to a shorter one.
             let short = AlignedBuffer::padded(&buffer[..end]);
             self.keep(std::mem::replace(&mut buffer, short));
         }
@@ -314,7 +310,7 @@ impl NodeWriter {
         Ok(())
     }
 
-    /// Waits for the write that was started first, and keeps its buffer for reuse.
+    /// Waits for the oldest write, and keeps its buffer for reuse.
     fn complete_oldest(&mut self) -> Result<()> {
         let Some((ticket, file)) = self.in_flight.pop_front() else {
             return Ok(());
@@ -363,15 +359,15 @@ impl NodeWriter {
         written + self.filling.as_ref().map_or(0, |filling| filling.at as u64)
     }
 
-    /// Returns the extents that are already full, in the order of their nodes, each with its number
-    /// of live bytes.
+    /// Returns the extents that are already full, in node order, each with its number of live
+    /// bytes.
     #[must_use]
     pub fn written(&self) -> &[(Extent, u64)] {
         &self.written.extents
     }
 
-    /// Returns the extent to which nodes are currently added, and the number of its bytes in use.
-    /// Returns `None` if there is no such extent. When the writer is finished, the units after the
+    /// Returns the extent to which nodes are currently being added and how many of its bytes are in
+    /// use, or `None` if there is no such extent. When the writer is finished, the units after the
     /// last node are freed.
     #[must_use]
     pub fn filling(&self) -> Option<(Extent, u64)> {
@@ -380,8 +376,8 @@ impl NodeWriter {
     }
 
     /// Writes the remaining nodes and waits for all writes. Returns the extents, which are not
-    /// installed yet. On any tier but the first, the nodes are durable when this returns (T7). On
-    /// the first tier they are not.
+    /// installed yet. On any tier but the first, the nodes are now durable (T7); on the first, they
+    /// are not.
     ///
     /// # Errors
     /// I/O errors, in which case the extents are freed.
@@ -404,7 +400,7 @@ impl NodeWriter {
 
 impl Drop for NodeWriter {
     fn drop(&mut self) {
-        // An extent must not be allocated again before all writes to it have completed.
+        // An extent must not be reallocated until all writes to it have completed.
         for (ticket, file) in self.in_flight.drain(..) {
             file.wait(&ticket);
         }
@@ -416,7 +412,7 @@ impl Drop for NodeWriter {
     }
 }
 
-/// Allocates an extent and a buffer for it. The buffer may be shorter than the extent, because most
+/// Allocates an extent and its buffer. The buffer may be shorter than the extent, because most
 /// writers write only a few nodes. If space is scarce, the extent may be shorter than usual, but it
 /// has at least `len` bytes.
 fn begin(
@@ -437,7 +433,7 @@ fn begin(
     let buffer = match spare.pop().filter(|_| whole) {
         Some(buffer) => buffer,
         // A write is padded to a device block, and a compressed node may end anywhere within a
-        // block, so the buffer has a multiple of the device block size.
+        // block, so the buffer must have a multiple of the device block size.
         None => AlignedBuffer::zeroed(
             (extent.bytes() as usize).min(len.next_multiple_of(DEVICE_BLOCK).max(FIRST_BUFFER)),
         ),
@@ -450,7 +446,7 @@ fn begin(
     })
 }
 
-/// Returns the offset at which a compressed node of `len` bytes begins. It is `at` or the next
+/// Returns the offset at which a compressed node of `len` bytes begins, which is `at` or the next
 /// device block boundary.
 fn start_of_compressed(at: usize, len: usize) -> usize {
     let aligned = at.next_multiple_of(DEVICE_BLOCK);

@@ -1,26 +1,25 @@
-//! Records in memory. They are collected in the order in which they are pushed, and are then
-//! sorted.
+//! Records in memory, which are collected in push order and then sorted.
 
 use super::error::{Error, Result};
 use super::format::{RecordParts, pair_bytes, prefix, push_pair};
 use super::options::{EqualKeyPolicy, SortOptions, SortRecordLayout};
 use std::cmp::Ordering;
 
-/// Size in bytes of an entry, which refers to a record.
+/// Size in bytes of the entry that refers to a record.
 const ENTRY_BYTES: usize = 16;
 
-/// Whether a chunk has accepted a record.
+/// Whether a chunk accepted a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum PushOutcome {
     /// The record was added to the chunk.
     Taken,
-    /// The chunk is full and does not contain the record. The caller must sort the chunk, and push
+    /// The chunk is full and does not contain the record. The caller must sort the chunk and push
     /// the record to the next one.
     Full,
 }
 
-/// Records in the order in which they were pushed, up to a maximum total size in bytes.
+/// Records in push order, up to a maximum total size in bytes.
 #[derive(Debug)]
 pub struct SortChunk {
     options: SortOptions,
@@ -31,15 +30,14 @@ pub struct SortChunk {
     common: Vec<u8>,
 }
 
-/// An entry for a record: the part of its key that is compared first, and the position of the
-/// record.
+/// The entry for a record: the part of its key that is compared first, and its position.
 #[derive(Clone, Copy, Debug)]
 struct ChunkEntry {
     prefix: u64,
     at: u64,
 }
 
-/// Records of one chunk, sorted in memory.
+/// The records of one chunk, sorted in memory.
 #[derive(Debug)]
 pub struct SortedChunk {
     pub(super) layout: SortRecordLayout,
@@ -55,7 +53,7 @@ pub(super) fn common_bytes(one: &[u8], other: &[u8]) -> usize {
 }
 
 impl SortChunk {
-    /// Creates an empty chunk. `number` is its number in the sort.
+    /// Creates an empty chunk. `number` is its position among the chunks of the sort.
     pub(super) fn new(options: SortOptions, number: u64) -> SortChunk {
         SortChunk {
             options,
@@ -100,13 +98,13 @@ impl SortChunk {
         Ok(PushOutcome::Taken)
     }
 
-    /// Adds a record of the fixed length that the options specify.
+    /// Adds a record of the fixed length given in the options.
     ///
     /// # Errors
     /// [`Error::TooLong`], which cannot occur if the options are valid.
     ///
     /// # Panics
-    /// If the length of the record is not the fixed length.
+    /// If the record does not have the fixed length.
     pub fn push_record(&mut self, record: &[u8]) -> Result<PushOutcome> {
         let parts = self.options.layout.parts(record);
         let parts = parts
@@ -126,8 +124,8 @@ impl SortChunk {
             return Err(Error::TooLong { bytes, most });
         }
         if self.bytes.capacity() == 0 {
-            // The whole capacity is reserved at once. Pages that are not touched use no memory, and
-            // growing the vector would copy the records repeatedly.
+            // Reserve the whole capacity at once. Untouched pages use no memory, whereas growing
+            // the vector would copy the records repeatedly.
             self.bytes.reserve_exact(self.options.memory_bytes);
         }
         let full = self.bytes.len() + bytes + (self.records + 1) * ENTRY_BYTES > self.options.memory_bytes;
@@ -150,7 +148,7 @@ impl SortChunk {
         self.records += 1;
     }
 
-    /// Sorts the records of the chunk. Any thread can do this.
+    /// Sorts the records of the chunk, in any thread.
     #[must_use]
     pub fn sort(self) -> SortedChunk {
         let layout = self.options.layout;
@@ -198,8 +196,8 @@ impl SortedChunk {
         self.bytes.len() as u64
     }
 
-    /// Returns the encoded bytes and the layout of the record at position `index` in sorted order,
-    /// or `None` after the last record.
+    /// Returns the encoded bytes and layout of record `index` in sorted order, or `None` after the
+    /// last record.
     #[inline]
     pub(super) fn record(&self, index: usize) -> Option<(&[u8], RecordParts)> {
         let entry = self.entries.get(index)?;
@@ -210,7 +208,7 @@ impl SortedChunk {
 
     fn sort(&mut self, equal: EqualKeyPolicy) {
         let (bytes, layout, skip) = (&self.bytes, self.layout, self.common.len());
-        // Returns the part of a key after the common prefix, which need not be compared.
+        // Returns the rest of a key after the common prefix, which need not be compared.
         let rest = |entry: &ChunkEntry| {
             let record = &bytes[entry.at as usize..];
             let parts = layout.parts(record).expect("records were pushed whole");
@@ -220,8 +218,7 @@ impl SortedChunk {
             Ordering::Equal => rest(one).cmp(rest(other)),
             order => order,
         };
-        // The position of a record reflects the order in which records were pushed (Q1), so no two
-        // entries are equal.
+        // The position of a record reflects the push order (Q1), so no two entries are equal.
         self.entries
             .sort_unstable_by(|one, other| by_key(one, other).then(one.at.cmp(&other.at)));
         let before = self.entries.len();

@@ -5,7 +5,7 @@ use thiserror::Error;
 /// The result of a sort operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error that ends a sort. The temporary files are removed when the sort is dropped.
+/// An error that ends a sort. Dropping the sort removes its temporary files.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,19 +18,19 @@ pub enum Error {
          {expected}, found {found}; sort again, with temporary files on another disk if it happens again"
     )]
     Damaged {
-        /// Number of the run. It is equal to the number of the first chunk in the run.
+        /// Number of the run, which is that of its first chunk.
         run: u64,
         /// Number of the frame in the run.
         frame: u64,
         /// Offset in bytes of the frame in the file.
         offset: u64,
         file: String,
-        /// A description of the content that was expected.
+        /// What the content should have been.
         expected: String,
-        /// A description of the content that was read.
+        /// What was read instead.
         found: String,
     },
-    /// A record is too long for the memory of the sort.
+    /// A record is too long for the sort's memory.
     #[error(
         "a record of {bytes} bytes is longer than {most}, an eighth of the memory: give the sort more memory"
     )]
@@ -43,7 +43,7 @@ pub enum Error {
     #[error("option {option} of a sort: {why}")]
     BadOption {
         option: &'static str,
-        /// A description of the problem and of a valid alternative.
+        /// The problem, and a valid alternative.
         why: String,
     },
 }

@@ -1,6 +1,6 @@
 //! Format of sorted runs in temporary files, version 1. All integers are little-endian.
 //!
-//! A run is a sequence of frames. The size of each frame is a multiple of 512 bytes:
+//! A run is a sequence of frames, each of which has a multiple of 512 bytes:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -15,20 +15,18 @@
 //! 40 + n     –  zero
 //! ```
 //!
-//! A record of fixed length is stored unchanged. Any other record is stored as the length of its
-//! key and the length of its value, both as LEB128 varints, followed by the key and the value. A
-//! record is always completely inside a frame; if a record is longer than a frame, its frame is
-//! longer.
+//! A record of fixed length is stored unchanged. Any other record is stored as the lengths of its
+//! key and value, both as LEB128 varints, followed by the key and the value. A record is always
+//! entirely inside one frame; if it is longer than a normal frame, its frame is longer too.
 //!
-//! A run is read only by the process that wrote it, which keeps the lengths of the frames in
-//! memory.
+//! Only the process that wrote a run reads it, and keeps the frame lengths in memory.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::SortRecordLayout;
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::seeded_parts;
 
-/// Size in bytes of the header of a frame.
+/// Size in bytes of a frame header.
 pub const HEADER_BYTES: usize = 40;
 
 const MAGIC: [u8; 4] = *b"ASRT";
@@ -42,15 +40,15 @@ pub struct RecordParts {
     pub key_at: usize,
     /// Size of the key in bytes.
     pub key_bytes: usize,
-    /// Offset in bytes of the value in the record. It is 0 for a record of fixed length, because
-    /// the value is then the whole record.
+    /// Offset in bytes of the value in the record. In a record of fixed length it is 0, because the
+    /// value is the whole record.
     pub value_at: usize,
     /// Size of the record in bytes.
     pub bytes: usize,
 }
 
 impl SortRecordLayout {
-    /// Returns the layout of the record at the beginning of `bytes`, or `None` if the record is
+    /// Returns the layout of the record at the start of `bytes`, or `None` if the record is
     /// incomplete.
     #[inline]
     #[must_use]
@@ -67,7 +65,7 @@ impl SortRecordLayout {
                 bytes: record_bytes as usize,
             }),
             SortRecordLayout::Variable => {
-                // For nearly all records, each of the two lengths needs only one byte.
+                // For nearly all records, a single byte is enough for each of the two lengths.
                 let (key_bytes, value_bytes, key_at) = match bytes {
                     [key @ 0..=127, value @ 0..=127, ..] => (u64::from(*key), u64::from(*value), 2),
                     _ => {
@@ -89,7 +87,7 @@ impl SortRecordLayout {
     }
 }
 
-/// Appends an encoded record that consists of a key and a value.
+/// Appends the encoded record of a key and a value.
 pub(super) fn push_pair(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     ByteWriter::new(out)
         .varint(key.len() as u64)
@@ -104,7 +102,7 @@ pub(super) fn pair_bytes(key: &[u8], value: &[u8]) -> usize {
 }
 
 /// Returns eight bytes of a key, after its first `skip` bytes, as a number. Numbers have the same
-/// order as the bytes. Bytes after the end of the key are treated as zero.
+/// order as the bytes. Bytes beyond the end of the key count as zero.
 #[inline]
 pub(super) fn prefix(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or_default();
@@ -116,7 +114,7 @@ pub(super) fn prefix(key: &[u8], skip: usize) -> u64 {
     }
 }
 
-/// The header of a frame, without its checksum.
+/// A frame header, without the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunFrameHeader {
     /// Number of the run to which the frame belongs.
@@ -129,8 +127,8 @@ pub struct RunFrameHeader {
 }
 
 impl RunFrameHeader {
-    /// Writes this header to the beginning of a frame that already contains the records, and fills
-    /// the rest of the frame with zeros.
+    /// Writes this header to the start of a frame that already contains its records, and fills the
+    /// rest of the frame with zeros.
     ///
     /// # Panics
     /// If the records do not fit into the frame.
@@ -154,11 +152,11 @@ impl RunFrameHeader {
         frame.get_mut(end..).unwrap_or_default().fill(0);
     }
 
-    /// Verifies that a frame is frame `number` of run `run` and has the correct checksum, and
-    /// decodes its header.
+    /// Verifies the checksum of a frame and that it is frame `number` of run `run`, and decodes its
+    /// header.
     ///
     /// # Errors
-    /// A description of what was expected, and of what was found.
+    /// What was expected, and what was found instead.
     pub fn open(frame: &[u8], run: u64, number: u64) -> Result<RunFrameHeader, (String, String)> {
         let short = |error: TruncatedInput| ("a frame".to_owned(), error.to_string());
         let mut reader = ByteReader::new(frame);

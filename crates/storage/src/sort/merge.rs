@@ -1,4 +1,4 @@
-//! Merges runs, and sorted chunks in memory, into a single stream of records.
+//! Merges runs and in-memory sorted chunks into a single stream of records.
 
 use super::chunk::{SortedChunk, common_bytes};
 use super::error::Result;
@@ -8,7 +8,7 @@ use super::reader::SortedRunReader;
 use super::spool::SortedInput;
 use super::tree::LoserTree;
 
-/// A stream of records in the order of their keys.
+/// A stream of records in key order.
 #[derive(Debug)]
 pub struct SortMerge {
     layout: SortRecordLayout,
@@ -18,10 +18,10 @@ pub struct SortMerge {
     tree: Option<LoserTree>,
     /// Length of the common prefix of all keys, which is not compared.
     skip: usize,
-    /// A zero byte and the key of the last record. It is used only if records with equal keys are
+    /// A zero byte and the key of the last record, maintained only if records with equal keys are
     /// dropped.
     last: Vec<u8>,
-    /// Whether a record has been returned, so that its source must advance before the next one.
+    /// Whether a record was returned, whose source must advance before the next one is.
     begun: bool,
 }
 
@@ -39,7 +39,7 @@ struct SourceHead {
     order: u64,
 }
 
-/// A record that a merge has returned.
+/// A record returned by a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortRecord<'m> {
     bytes: &'m [u8],
@@ -53,14 +53,14 @@ impl<'m> SortRecord<'m> {
         &self.bytes[self.parts.key_at..self.parts.key_at + self.parts.key_bytes]
     }
 
-    /// Returns the value of the record. For a record of fixed length, this is the whole record.
+    /// Returns the value of the record, which is the whole record if records have a fixed length.
     #[must_use]
     #[inline]
     pub fn value(&self) -> &'m [u8] {
         &self.bytes[self.parts.value_at..]
     }
 
-    /// Returns the record as it is encoded in runs.
+    /// Returns the record as encoded in runs.
     pub(super) fn encoded(&self) -> &'m [u8] {
         self.bytes
     }
@@ -81,7 +81,7 @@ impl MergeSource {
         &bytes[parts.key_at..parts.key_at + parts.key_bytes]
     }
 
-    /// Advances to the next record. Returns `false` if there are no more records.
+    /// Advances to the next record. Returns `false` if there is none.
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         match self {
@@ -121,8 +121,7 @@ impl SortMerge {
             let mut head = SourceHead {
                 prefix: u64::MAX,
                 is_live,
-                // If the last of several records with equal keys is to be kept, it must be returned
-                // first.
+                // If the last of several records with equal keys is to be kept, it must come first.
                 order: if options.equal == EqualKeyPolicy::KeepLast {
                     u64::MAX - order
                 } else {
@@ -185,7 +184,7 @@ impl SortMerge {
         }
     }
 
-    /// Advances the source of the record that was returned last.
+    /// Advances the source of the record returned last.
     #[inline]
     fn advance(&mut self) -> Result<()> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
@@ -202,11 +201,11 @@ impl SortMerge {
         Ok(())
     }
 
-    /// Returns whether the key of a source differs from the last key. If it does, it becomes the
-    /// last key.
+    /// Returns whether the key of a source differs from the last key. If so, it becomes the last
+    /// key.
     fn is_other(&mut self, winner: usize) -> bool {
         let key = self.sources[winner].key();
-        // The leading zero byte distinguishes an empty last key from no last key.
+        // The leading zero byte distinguishes an empty last key from none.
         if !self.last.is_empty() && &self.last[1..] == key {
             return false;
         }
@@ -233,7 +232,7 @@ fn is_before(sources: &[MergeSource], heads: &[SourceHead], skip: usize, one: u3
     rest(one).cmp(rest(other)).then(a.order.cmp(&b.order)).is_lt()
 }
 
-/// Returns the length in bytes of the common prefix of all keys of the inputs.
+/// Returns the length in bytes of the common prefix of all keys in the inputs.
 pub(super) fn common(inputs: &[SortedInput]) -> usize {
     let mut all = inputs
         .iter()

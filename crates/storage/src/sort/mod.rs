@@ -1,9 +1,10 @@
-//! External merge sort. Sorted runs are written to temporary files and then merged into a stream.
+//! External merge sort, which writes sorted runs to temporary files and then merges them into a
+//! stream.
 //!
 //! *Scope*: how records are collected, sorted and written as runs; how runs are merged, in several
 //! passes if necessary; and how the bytes of a run are verified.
 //!
-//! *Must not depend on*: the meaning of records; threads and clocks. A caller's threads may sort
+//! *Must not depend on*: the meaning of records; threads and clocks. The caller's threads may sort
 //! and write chunks in parallel.
 //!
 //! ```
@@ -23,24 +24,24 @@
 //! # How it works
 //!
 //! Records are collected in a *chunk* of bounded size. A full chunk is sorted and written as a
-//! *run*. When two keys are compared, the eight bytes after the common prefix of all keys are
-//! compared first, as a number. A loser tree over the runs finds the next record with one
-//! comparison for each level (Knuth, "The Art of Computer Programming" 3, section 5.4.1). One frame
-//! of each run is read ahead. If there are more runs than memory has space for their frames, groups
-//! of consecutive runs are first merged into single runs.
+//! *run*. To compare two keys, the eight bytes after the common prefix of all keys are compared
+//! first, as a number. A loser tree over the runs finds the next record with one comparison per
+//! level (Knuth, "The Art of Computer Programming" 3, section 5.4.1). One frame of each run is read
+//! ahead. If there are more runs than frames fit into memory, groups of consecutive runs are first
+//! merged into single runs.
 //!
 //! Invariants:
 //!
-//! - **Q1** Records with equal keys are returned in the order in which they were pushed, even if
-//!   they are in different chunks and runs. This is ensured because only consecutive runs are
-//!   merged, and records with equal keys are ordered by the number of their run.
-//! - **Q2** The file of a run is unlinked directly after its creation. After a crash, it is
-//!   therefore in no directory, or it has a name that is removed when a spool with the same name is
-//!   next created.
+//! - **Q1** Records with equal keys are returned in the order in which they were pushed, even
+//!   across chunks and runs, because only consecutive runs are merged, and records with equal keys
+//!   are ordered by run number.
+//! - **Q2** The file of a run is unlinked right after its creation. After a crash, it is therefore
+//!   in no directory, or it has a name that is removed when a spool with the same name is next
+//!   created.
 //! - **Q3** A frame is used only if its checksum, its run number and its frame number are correct.
 //! - **Q4** The space of a run is allocated before its first byte is written.
-//! - **Q5** Frames in memory use at most the memory given in the options. The only exception is a
-//!   merge of two runs with a very long record.
+//! - **Q5** Frames in memory use at most the memory given in the options, except in a merge of two
+//!   runs with a very long record.
 
 mod chunk;
 mod error;

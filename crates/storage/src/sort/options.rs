@@ -1,4 +1,4 @@
-//! Options of a sort.
+//! Sort options.
 
 use super::error::{Error, Result};
 use alluvium_base::MIB;
@@ -6,12 +6,12 @@ use alluvium_base::MIB;
 /// Minimum memory of a sort in bytes.
 const LEAST_MEMORY: usize = 64 << 10;
 
-/// Minimum and maximum size in bytes of a frame, which is the unit of I/O.
+/// Minimum and maximum size in bytes of a frame, the unit of I/O.
 const FRAMES: std::ops::RangeInclusive<usize> = 4096..=(1 << 20);
 
-/// Unless the options specify the frame size, it is the memory of a sort divided by this number,
-/// rounded down to a power of two. Each of `SHARES / 2 - 2` runs then has two frames, and the
-/// output has the rest.
+/// Unless the options specify a frame size, it is the sort's memory divided by this number, rounded
+/// down to a power of two. Each of `SHARES / 2 - 2` runs then has two frames, and the output has
+/// the rest.
 const SHARES: usize = 128;
 
 /// Default memory of a sort in bytes, which is 256 MiB.
@@ -31,14 +31,14 @@ pub enum SortRecordLayout {
     Variable,
 }
 
-/// Which records are kept if several records have equal keys.
+/// Which of several records with equal keys to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EqualKeyPolicy {
-    /// All records are kept, in the order in which they were pushed.
+    /// Keep all records, in push order.
     KeepAll,
-    /// Only the record that was pushed first is kept.
+    /// Keep only the record that was pushed first.
     KeepFirst,
-    /// Only the record that was pushed last is kept.
+    /// Keep only the record that was pushed last.
     KeepLast,
 }
 
@@ -53,13 +53,12 @@ pub enum EqualKeyPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortOptions {
     pub layout: SortRecordLayout,
-    /// Which records are kept if several records have equal keys.
+    /// Which of several records with equal keys to keep.
     pub equal: EqualKeyPolicy,
-    /// Memory in bytes that the sort uses for records, either for a chunk or for all frames of a
-    /// merge.
+    /// Memory in bytes that the sort uses for records, in a chunk or in all frames of a merge.
     pub memory_bytes: usize,
-    /// Size in bytes of a frame, which is the unit of I/O. It must be a multiple of 4096. If it is
-    /// `None`, it is computed from the memory.
+    /// Size in bytes of a frame, the unit of I/O, which must be a multiple of 4096. If `None`, it
+    /// is derived from the memory.
     pub frame_bytes: Option<usize>,
 }
 
@@ -85,8 +84,8 @@ impl SortOptions {
         })
     }
 
-    /// Returns the number of runs that are merged at once. Each run needs two frames, one that is
-    /// in use and one that is being read. Four more frames are reserved for the output.
+    /// Returns how many runs are merged at once. Each run needs two frames, one in use and one
+    /// being read. Four more frames are for the output.
     #[must_use]
     pub fn fan_in(&self) -> usize {
         (self.memory_bytes / (2 * self.frame())).saturating_sub(2).max(2)

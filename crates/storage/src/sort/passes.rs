@@ -6,7 +6,7 @@ use super::options::SortOptions;
 use super::reader::SortedRun;
 use super::spool::{SortSpool, SortedInput};
 
-/// The sorted inputs of one output stream. While there are too many to be merged at once, groups of
+/// The sorted inputs of one output stream. While they are too many to be merged at once, groups of
 /// them are merged into runs.
 ///
 /// ```
@@ -21,21 +21,21 @@ use super::spool::{SortSpool, SortedInput};
 #[derive(Debug)]
 pub struct MergePasses {
     options: SortOptions,
-    /// The inputs, ordered by their numbers.
+    /// The inputs, ordered by number.
     inputs: Vec<SortedInput>,
     /// The position in `inputs` from which the current group was taken, or `None` if no group is
     /// being merged.
     hole: Option<usize>,
 }
 
-/// Consecutive inputs that are to be merged into a run.
+/// Consecutive inputs to be merged into a run.
 #[derive(Debug)]
 pub struct MergeGroup {
     inputs: Vec<SortedInput>,
 }
 
 impl MergeGroup {
-    /// Merges the inputs of the group into a run. Any thread can do this.
+    /// Merges the inputs of the group into a run, in any thread.
     ///
     /// # Errors
     /// [`Error::Damaged`](super::Error::Damaged); I/O errors.
@@ -56,8 +56,8 @@ impl MergePasses {
         }
     }
 
-    /// Returns the next group to be merged. The caller must merge it, and pass the run to
-    /// [`MergePasses::put`]. Returns `None` if the remaining inputs can be merged at once.
+    /// Returns the next group to merge, or `None` if the remaining inputs can be merged at once.
+    /// The caller must merge the group and pass the run to [`MergePasses::put`].
     ///
     /// # Panics
     /// If the run of the previous group was not passed to [`MergePasses::put`].
@@ -68,8 +68,8 @@ impl MergePasses {
         if count <= fan_in {
             return None;
         }
-        // The first group is as small as possible, so that little data is merged twice. Among all
-        // groups of this size, the one with the fewest bytes is chosen.
+        // The first group is as small as possible, so that little data is merged twice. Among the
+        // groups of this size, choose the one with the fewest bytes.
         let width = fan_in.min(count - fan_in + 1);
         let bytes = |at: usize| {
             self.inputs[at..at + width]
@@ -88,8 +88,7 @@ impl MergePasses {
         })
     }
 
-    /// Returns the number of inputs that can be merged at once, because their frames fit into
-    /// memory (Q5).
+    /// Returns how many inputs can be merged at once because their frames fit into memory (Q5).
     fn fan_in(&self) -> usize {
         let longest = self.inputs.iter().map(|input| match input {
             SortedInput::Chunk(_) => 0,
@@ -99,7 +98,7 @@ impl MergePasses {
         (self.options.memory_bytes / (2 * frame)).saturating_sub(2).max(2)
     }
 
-    /// Adds the run into which the last group was merged.
+    /// Adds the run that resulted from the last group.
     ///
     /// # Panics
     /// If no group is being merged.
@@ -113,13 +112,13 @@ impl MergePasses {
         assert!(rises, "a run has the place of its group (Q1)");
     }
 
-    /// Returns the stream of all records, in the order of their keys.
+    /// Returns the stream of all records in key order.
     ///
     /// # Errors
     /// [`Error::Damaged`](super::Error::Damaged); I/O errors.
     ///
     /// # Panics
-    /// If there are groups that must be merged first.
+    /// If there are still groups to be merged.
     pub fn finish(mut self) -> Result<SortMerge> {
         assert!(self.group().is_none(), "groups are left to be merged");
         SortMerge::new(&self.options, self.inputs)

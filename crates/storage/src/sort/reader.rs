@@ -7,7 +7,7 @@ use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, BLOCK, Device, IoBatch, Ticket};
 use std::sync::Arc;
 
-/// Sorted records in a temporary file. The space of the file is freed when this is dropped.
+/// Sorted records in a temporary file, whose space is freed on drop.
 #[derive(Debug)]
 pub struct SortedRun {
     pub(super) device: Arc<dyn Device>,
@@ -41,14 +41,14 @@ impl SortedRun {
 pub(super) struct SortedRunReader {
     run: SortedRun,
     layout: SortRecordLayout,
-    /// The buffer with the current frame, and the offset in it at which the records end.
+    /// The buffer with the current frame, and the offset at which the records in it end.
     frame: Option<AlignedBuffer>,
     end: usize,
     at: usize,
     pub(super) parts: RecordParts,
-    /// The ticket of the read of the next frame.
+    /// The ticket for the read of the next frame.
     coming: Option<Ticket>,
-    /// The number and the offset of the frame that follows it.
+    /// The number and offset of the frame after that.
     next: usize,
     offset: u64,
     spare: Option<AlignedBuffer>,
@@ -81,7 +81,7 @@ impl SortedRunReader {
         self.run.number
     }
 
-    /// Starts reading the next frame. Does nothing if there is none.
+    /// Starts reading the next frame, if there is one.
     fn start_next_read(&mut self) {
         let Some(&blocks) = self.run.frames.get(self.next) else {
             return;
@@ -96,7 +96,7 @@ impl SortedRunReader {
         self.next += 1;
     }
 
-    /// Advances to the next record. Returns `false` if there are no more records.
+    /// Advances to the next record. Returns `false` if there is none.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<bool> {
         self.at += self.parts.bytes;
@@ -107,8 +107,8 @@ impl SortedRunReader {
         Ok(true)
     }
 
-    /// Waits for the read of the next frame, makes it the current frame, and starts reading the one
-    /// after it.
+    /// Waits until the next frame has been read, makes it the current one, and starts reading the
+    /// frame after it.
     fn load(&mut self) -> Result<bool> {
         if self.at != self.end {
             let found = format!("{} bytes after the last record", self.end - self.at);

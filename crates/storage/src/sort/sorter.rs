@@ -8,8 +8,8 @@ use super::spool::{SortSpool, SortedInput};
 use alluvium_device::Directory;
 use std::sync::Arc;
 
-/// Sorts the records that are pushed to it. If all records fit into memory, nothing is written to
-/// the device.
+/// Sorts the records pushed to it. If all records fit into memory, nothing is written to the
+/// device.
 #[derive(Debug)]
 pub struct ExternalSorter {
     spool: SortSpool,
@@ -17,7 +17,7 @@ pub struct ExternalSorter {
     runs: Vec<SortedInput>,
 }
 
-/// A record that is pushed to the sorter.
+/// A record pushed to the sorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PushedRecord<'i> {
     /// A key and a value of variable length.
@@ -27,7 +27,7 @@ enum PushedRecord<'i> {
 }
 
 impl ExternalSorter {
-    /// Begins a sort whose temporary files have names that begin with `name`.
+    /// Begins a sort. The names of its temporary files begin with `name`.
     ///
     /// # Errors
     /// As [`SortSpool::new`].
@@ -49,7 +49,7 @@ impl ExternalSorter {
         self.take(PushedRecord::Pair(key, value))
     }
 
-    /// Adds a record of the fixed length that the options specify.
+    /// Adds a record of the fixed length given in the options.
     ///
     /// # Errors
     /// As [`SortChunk::push_record`] and [`SortSpool::write`].
@@ -70,14 +70,14 @@ impl ExternalSorter {
         Ok(())
     }
 
-    /// Sorts the current chunk and writes it as a run, and begins a new chunk.
+    /// Sorts the current chunk, writes it as a run, and begins a new chunk.
     fn spill(&mut self) -> Result<()> {
         let chunk = std::mem::replace(&mut self.chunk, self.spool.chunk());
         self.runs.push(SortedInput::Run(self.spool.write(chunk.sort())?));
         Ok(())
     }
 
-    /// Sorts the records, and returns a stream of them in the order of their keys.
+    /// Sorts the records, and returns a stream of them in key order.
     ///
     /// # Errors
     /// As [`SortSpool::write`], and [`Error::Damaged`](super::Error::Damaged).
@@ -88,7 +88,7 @@ impl ExternalSorter {
         } else if !self.chunk.is_empty() {
             self.spill()?;
         }
-        // The chunk is dropped first, because the merge needs its memory.
+        // Drop the chunk first, because the merge needs its memory.
         drop(self.chunk);
         let mut passes = self.spool.passes(self.runs);
         while let Some(group) = passes.group() {

@@ -1,4 +1,4 @@
-//! The temporary files of one sort, and the steps that write and merge them.
+//! The temporary files of a sort, and the steps that write and merge them.
 
 use super::chunk::{SortChunk, SortedChunk};
 use super::error::{Error, Result};
@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Suffix of the names of temporary files.
 const SUFFIX: &str = ".sorting";
 
-/// Maximum number of names that are tried for a file if files with these names exist.
+/// Maximum number of names to try for a file if files with these names already exist.
 const TRIES: u64 = 1000;
 
-/// The temporary files of a sort. Several threads may share it: each fills, sorts and writes its
-/// own chunks.
+/// The temporary files of a sort. Several threads may share it, each filling, sorting and writing
+/// its own chunks.
 #[derive(Debug)]
 pub struct SortSpool {
     directory: Arc<dyn Directory>,
@@ -30,8 +30,7 @@ pub struct SortSpool {
     claim: Mutex<Option<SpaceClaim>>,
 }
 
-/// Space on the device that is reserved for future runs. It is the space of an unlinked file with a
-/// length of `bytes`.
+/// Device space reserved for future runs, which is the space of an unlinked file of `bytes` bytes.
 #[derive(Debug)]
 struct SpaceClaim {
     device: Arc<dyn Device>,
@@ -87,8 +86,8 @@ impl SortedInput {
 }
 
 impl SortSpool {
-    /// Begins a sort whose temporary files have names that begin with `name`. Files with such names
-    /// that a crash has left behind are removed.
+    /// Begins a sort. The names of its temporary files begin with `name`. Files with such names
+    /// that a crash left behind are removed.
     ///
     /// # Errors
     /// [`Error::BadOption`] or [`Error::TooLong`] for invalid options; I/O errors.
@@ -111,8 +110,8 @@ impl SortSpool {
         })
     }
 
-    /// Reserves space for runs with a total of `record_bytes` bytes of records. It is called before
-    /// the first run is written, so that a lack of disk space is detected early. Each run then uses
+    /// Reserves space for runs with a total of `record_bytes` bytes of records. Calling it before
+    /// the first run is written detects early if the disk has too little space. Each run then uses
     /// its part of the reserved space.
     ///
     /// ```
@@ -128,7 +127,7 @@ impl SortSpool {
     ///
     /// # Errors
     /// I/O errors. If there is not enough space, nothing is reserved, and [`Error::is_full`]
-    /// returns true for the error.
+    /// returns true.
     pub fn claim(&self, record_bytes: u64) -> Result<()> {
         let device = self.create()?;
         let bytes = space_of(record_bytes, self.options.frame());
@@ -143,8 +142,8 @@ impl SortSpool {
         self.claim.lock().as_ref().map_or(0, |claim| claim.bytes)
     }
 
-    /// Releases the part of the reserved space that a run with `record_bytes` bytes of records
-    /// needs (Q4).
+    /// Frees the part of the reserved space that a run with `record_bytes` bytes of records needs
+    /// (Q4).
     fn hand_over(&self, record_bytes: u64) -> Result<()> {
         let part = space_of(record_bytes, self.options.frame());
         let mut held = self.claim.lock();
@@ -166,17 +165,17 @@ impl SortSpool {
         &self.options
     }
 
-    /// Returns an empty chunk to be filled. Records of chunks returned earlier come first among
-    /// records with equal keys.
+    /// Returns an empty chunk to be filled. Among records with equal keys, those of chunks returned
+    /// earlier come first.
     #[must_use]
     pub fn chunk(&self) -> SortChunk {
         SortChunk::new(self.options, self.chunks.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Writes a sorted chunk to a temporary file as a run. Any thread can do this.
+    /// Writes a sorted chunk to a temporary file as a run, in any thread.
     ///
     /// # Errors
-    /// I/O errors. If the disk is full, [`Error::is_full`] returns true for the error.
+    /// I/O errors. If the disk is full, [`Error::is_full`] returns true.
     pub fn write(&self, chunk: SortedChunk) -> Result<SortedRun> {
         let device = self.create()?;
         self.hand_over(chunk.record_bytes())?;
@@ -243,7 +242,7 @@ impl SortSpool {
     }
 }
 
-/// Removes a file. It is not an error if the file does not exist.
+/// Removes a file, if it exists.
 fn forget(directory: &dyn Directory, file: &str) -> Result<()> {
     match directory.remove(file) {
         Ok(()) | Err(alluvium_device::Error::NotFound { .. }) => Ok(()),

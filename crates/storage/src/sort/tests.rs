@@ -25,8 +25,8 @@ fn drain(mut merge: SortMerge) -> Result<Pairs> {
     Ok(all)
 }
 
-/// Returns random pairs whose keys include empty keys, keys with long common prefixes, equal keys,
-/// and long keys.
+/// Returns random pairs, whose keys include empty, equal and long keys, and keys with long common
+/// prefixes.
 fn pairs(seed: u64, count: usize, kinds: u32) -> Pairs {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..count)
@@ -140,7 +140,7 @@ fn runs_have_their_parts_of_the_space_that_was_claimed() {
     let mut runs = vec![run()];
     let left = spool.claimed_bytes();
     assert!((1..claimed - 20_000).contains(&left), "{left} of {claimed}");
-    // Runs for which there is no reserved space left allocate their space when they are written.
+    // Once the reserved space is used up, runs allocate their space when they are written.
     runs.extend([run(), run()]);
     assert_eq!(spool.claimed_bytes(), 0);
     let all = drain(spool.passes(runs).finish().unwrap()).unwrap();

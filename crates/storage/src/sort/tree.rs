@@ -1,8 +1,8 @@
-//! A loser tree, which finds the source with the next record among many sources.
+//! A loser tree, which finds the next record among many sources.
 
 /// A tournament between `n` sources. Each inner node stores the loser of its game, and the overall
-/// winner is stored separately. When the winner has advanced to its next record, only the games on
-/// its path to the root are replayed.
+/// winner is stored separately. When the winner advances to its next record, only the games on its
+/// path to the root are replayed.
 #[derive(Debug)]
 pub(super) struct LoserTree {
     losers: Vec<u32>,
@@ -34,14 +34,13 @@ impl LoserTree {
         }
     }
 
-    /// Returns the index of the source that has the next record.
+    /// Returns the index of the source with the next record.
     #[inline]
     pub(super) fn winner(&self) -> usize {
         self.winner as usize
     }
 
-    /// Replays the games of the winner. It must be called after the winner has advanced to its next
-    /// record.
+    /// Replays the winner's games. Call this after the winner has advanced to its next record.
     #[inline]
     pub(super) fn replay(&mut self, before: impl Fn(u32, u32) -> bool) {
         let mut winner = self.winner;

@@ -1,4 +1,4 @@
-//! Writes a run. A frame is filled while the previous one is being written to the device.
+//! Writes a run. A frame is filled while the previous one is written to the device.
 
 use super::error::Result;
 use super::format::{HEADER_BYTES, RunFrameHeader};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// Returns the approximate size in bytes, in whole blocks, of a run with `record_bytes` bytes of
 /// records.
 pub(super) fn space_of(record_bytes: u64, frame_bytes: usize) -> u64 {
-    // This includes an allowance for the unused ends of frames. If more is needed, the file grows
-    // while the run is written.
+    // Allow for unused space at the ends of frames. If more is needed, the file grows while the run
+    // is written.
     let whole = record_bytes + record_bytes / 16 + frame_bytes as u64;
     whole.next_multiple_of(BLOCK)
 }
@@ -26,7 +26,7 @@ pub(super) struct SortedRunWriter {
     frame_bytes: usize,
     used: usize,
     records: u32,
-    /// The ticket of the write of the previous frame.
+    /// The ticket for the write of the previous frame.
     pending: Option<Ticket>,
     /// Length of each frame in blocks.
     frames: Vec<u32>,
@@ -79,7 +79,8 @@ impl SortedRunWriter {
         Ok(())
     }
 
-    /// Starts writing the current frame to the device, and reuses the buffer of the previous one.
+    /// Starts writing the current frame to the device, and takes over the buffer of the previous
+    /// one.
     fn flush(&mut self) -> Result<()> {
         if self.records == 0 {
             return Ok(());
@@ -111,8 +112,8 @@ impl SortedRunWriter {
         Ok(())
     }
 
-    /// Waits for the write of the previous frame. Returns its buffer, or `None` if there is no such
-    /// write.
+    /// Waits until the previous frame is written, and returns its buffer, or `None` if no write is
+    /// pending.
     fn wait(&mut self) -> Result<Option<AlignedBuffer>> {
         let Some(ticket) = self.pending.take() else {
             return Ok(None);
@@ -139,8 +140,8 @@ impl SortedRunWriter {
     }
 }
 
-/// Removes the unused blocks at the end of a frame if at most half of the frame is used. Otherwise
-/// returns the frame unchanged.
+/// If at most half of a frame is used, removes the unused blocks at its end. Otherwise returns the
+/// frame unchanged.
 fn shortened(frame: AlignedBuffer, used: usize) -> AlignedBuffer {
     let needed = used.next_multiple_of(BLOCK as usize);
     if needed > frame.len() / 2 {

@@ -1,8 +1,8 @@
 //! On-disk format of a superblock, version 2. All integers are little-endian.
 //!
-//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 contain two copies of one
-//! generation, and slots 2 and 3 contain two copies of another. The meaning of the first 16 and the
-//! last 8 bytes will be the same in all later versions.
+//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 hold two copies of one
+//! generation, and slots 2 and 3 two copies of another. The first 16 and last 8 bytes will keep
+//! their meaning in all later versions.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -29,9 +29,9 @@ use crate::{DiskLocation, Error, IMPOSSIBLE, OnDiskObject, PageSize, Result};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
-/// The format version that is written, which is also the only one that can be read.
+/// The format version of new superblocks, which is also the only version that can be read.
 pub const FORMAT_VERSION: u32 = 2;
-/// Size in bytes of a slot, which contains one copy of a superblock.
+/// Size in bytes of a slot, which holds one copy of a superblock.
 pub const SLOT_BYTES: usize = 4096;
 /// Number of slots, for two copies of each of two generations.
 pub const SLOTS: usize = 4;
@@ -46,12 +46,12 @@ const CHECKSUM_AT: usize = SLOT_BYTES - 8;
 const _: () = assert!(MAP_POINTER_AT + MapPointer::BYTES <= PAYLOAD_AT);
 const _: () = assert!(MAX_PAYLOAD == 3960 && MAX_PAYLOAD <= u16::MAX as usize);
 
-/// The contents of a superblock, which describe one generation of a store.
+/// The contents of a superblock, which describe one generation of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// The id of the store.
     pub store: u128,
-    /// The number of the generation. The first generation is 1.
+    /// The number of the generation, starting at 1.
     pub generation: u64,
     /// The generation contains every commit up to this sequence number.
     pub cut: u64,
@@ -61,17 +61,17 @@ pub struct Superblock {
     pub tiers: u8,
     /// Pointer to the extent map of this generation.
     pub map: MapPointer,
-    /// Bytes that the crate above this one stores in the superblock.
+    /// Bytes that the next higher crate keeps in the superblock.
     pub payload: Vec<u8>,
 }
 
 /// The contents of one slot.
 #[derive(Debug)]
 pub enum SuperblockSlot {
-    /// The slot contains only zeros, because it was never written.
+    /// All zeros: the slot was never written.
     Empty,
     Valid(Superblock),
-    /// The content of the slot is invalid for this reason.
+    /// The slot is invalid for this reason.
     Bad(Error),
 }
 
@@ -81,7 +81,7 @@ pub(super) fn place(slot: usize) -> DiskLocation {
 }
 
 impl Superblock {
-    /// Returns the bytes of this superblock's copy in `slot`.
+    /// Returns the bytes of this superblock for its copy in `slot`.
     ///
     /// # Panics
     /// If the payload is longer than [`MAX_PAYLOAD`].
@@ -117,7 +117,7 @@ impl Superblock {
 }
 
 impl SuperblockSlot {
-    /// Decodes the content of `slot`. Errors are returned as [`SuperblockSlot::Bad`].
+    /// Decodes the contents of `slot`. Errors are returned as [`SuperblockSlot::Bad`].
     #[must_use]
     pub fn decode(bytes: &[u8], slot: usize) -> SuperblockSlot {
         if bytes.len() == SLOT_BYTES && bytes.iter().all(|&byte| byte == 0) {

@@ -1,7 +1,7 @@
-//! The superblock, which determines the durable generation of the store.
+//! The superblock, which determines the store's durable generation.
 //!
-//! *Scope*: how a generation is stored in two copies, which generation in the file is the newest,
-//! and when the file is synced.
+//! *Scope*: how a generation is stored in two copies, which generation in the file is newest, and
+//! when the file is synced.
 //!
 //! *Must not depend on*: the contents of a generation: the payload, the extent map and the log.
 //!
@@ -16,17 +16,16 @@
 //!
 //! Invariants:
 //!
-//! - **P1** The pair of slots with the durable generation is never written, except to repair one
-//!   copy from the other.
-//! - **P2** A generation is durable when both of its copies are written and the file is synced.
+//! - **P1** The slots that hold the durable generation are never written, except to repair one copy
+//!   from the other.
+//! - **P2** A generation is durable once both of its copies are written and the file is synced.
 //!   Everything reachable from the generation was synced before the copies were written.
-//! - **P3** Opening rewrites both copies of the generation that it has found, one after the other,
-//!   and syncs each before anything depends on the contents. This is necessary because a process
-//!   that was killed may have left a superblock that was never synced. A failed sync may also have
-//!   left one that a later sync would not write, because its pages are marked clean although they
-//!   are not on disk.
-//! - **P4** The file has the name `superblock` only after it contains a durable generation. Before
-//!   that, the store is being created, and the name is `superblock.new`.
+//! - **P3** Opening rewrites both copies of the generation it finds, one after the other, and syncs
+//!   each before anything depends on their contents. A killed process may have left a superblock
+//!   that was never synced, and a failed sync one that a later sync would not write, because its
+//!   pages are marked clean although they are not on disk.
+//! - **P4** The file gets the name `superblock` only once it contains a durable generation. Until
+//!   then, the store is being created, and the name is `superblock.new`.
 //! - **P5** Of the files that an earlier process left behind, only the superblock itself may not be
 //!   durable. The extents and the part of the map reachable from it were synced before it was
 //!   written (P2), and a failed sync would have stopped the store before that. If a later process
@@ -57,11 +56,11 @@ pub const NEW_FILE: &str = "superblock.new";
 #[derive(Debug)]
 pub struct SuperblockFile {
     file: Arc<dyn Device>,
-    /// The pair of slots that contains the durable generation: 0 or 1.
+    /// The pair of slots with the durable generation: 0 or 1.
     durable_pair: usize,
     durable: Superblock,
-    /// Whether the copies of the durable generation could not be rewritten at opening because the
-    /// disk was full.
+    /// Whether a full disk prevented the copies of the durable generation from being rewritten at
+    /// opening.
     unmended: AtomicBool,
 }
 
@@ -81,11 +80,10 @@ pub fn exists(directory: &dyn Directory) -> Result<bool> {
     Ok(directory.list()?.iter().any(|name| name == FILE))
 }
 
-/// Checks that a directory contains a superblock file. It is called before anything is locked or
-/// created in the directory.
+/// Checks that a directory contains a superblock file, before anything is locked or created there.
 ///
 /// # Errors
-/// [`Error::NotAStore`] with the reason, if there is no superblock file; I/O errors.
+/// [`Error::NotAStore`] with the reason if there is no superblock file; I/O errors.
 pub fn require(directory: &dyn Directory) -> Result<()> {
     if exists(directory)? {
         return Ok(());
@@ -96,13 +94,12 @@ pub fn require(directory: &dyn Directory) -> Result<()> {
     })
 }
 
-/// Checks that a store can be created in a directory. It is called before anything is locked or
-/// created in the directory.
+/// Checks that a store can be created in a directory, before anything is locked or created there.
 ///
 /// # Errors
 /// [`Error::StoreExists`] if the directory contains a store. [`Error::NotAStore`] if it contains
-/// files of a store but no superblock, because creation must not overwrite them, or if it contains
-/// files of other programs. I/O errors.
+/// store files but no superblock, because creation must not overwrite them, or if it contains files
+/// of other programs. I/O errors.
 pub fn require_none(directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -137,11 +134,10 @@ pub fn require_none(directory: &dyn Directory) -> Result<()> {
     }
 }
 
-/// Explanation for a directory that contains a tier other than the first.
+/// What to say about a directory that contains a tier other than the first.
 const TIER_OF_ANOTHER: &str = "it holds a tier of a store whose first directory is elsewhere";
 
-/// Returns an explanation why no store is created in a directory that contains the file `name` of
-/// another program.
+/// Explains why no store is created in a directory with the file `name` of another program.
 #[must_use]
 pub fn foreign(name: &str) -> String {
     format!(
@@ -150,8 +146,8 @@ pub fn foreign(name: &str) -> String {
     )
 }
 
-/// Creates a file in the directory that shows that a store is being created there. It is created
-/// before all other files, so that it identifies them after a crash.
+/// Creates a file in the directory to show that a store is being created there. As the first file,
+/// it identifies all others after a crash.
 ///
 /// # Errors
 /// As [`require_none`]; I/O errors.
@@ -159,7 +155,7 @@ pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
     require_none(directory)?;
     let names = directory.list()?;
     if names.iter().any(|name| name == NEW_FILE) {
-        // The files are left over from an interrupted creation, which was never reported as
+        // These files are left over from an interrupted creation that was never reported as
         // complete, so they may be removed.
         for name in names.iter().filter(|name| is_store_file(name)) {
             directory.remove(name)?;
@@ -170,8 +166,8 @@ pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
     Ok(directory.sync()?)
 }
 
-/// Removes the files of a failed creation as far as possible. The file that marks the creation is
-/// removed last. Files that remain are not a store, because there is no superblock.
+/// Removes as many files of a failed creation as possible, and last the file that marks the
+/// creation. Any that remain are not a store, because there is no superblock.
 pub fn abandon_creation(directory: &dyn Directory) {
     let names = directory.list().unwrap_or_default();
     if names.iter().any(|name| name == FILE) {
@@ -187,20 +183,20 @@ pub fn abandon_creation(directory: &dyn Directory) {
     }
 }
 
-/// Undoes the creation of a store. The creation must not have been reported as complete yet.
+/// Undoes the creation of a store that was not reported as complete yet.
 pub fn undo_creation(directory: &dyn Directory) {
-    // The superblock is renamed first, because the store can be opened as long as it has its final
-    // name.
+    // Rename the superblock first, because the store can be opened as long as the superblock has
+    // its final name.
     if directory.rename(FILE, NEW_FILE).is_ok() && directory.sync().is_ok() {
         abandon_creation(directory);
     }
 }
 
-/// Prefix of the names of files that data structures store outside the extents, and whose pages are
+/// Prefix of the names of files that data structures keep outside the extents, and whose pages are
 /// written in place.
 pub const PAGES: &str = "paged.";
 
-/// Returns whether a file name is used only by stores.
+/// Returns whether only stores use this file name.
 fn is_store_file(name: &str) -> bool {
     let with = |prefix: &str, suffix: &str| name.starts_with(prefix) && name.ends_with(suffix);
     let is_list = [LIST_FILE, NEW_LIST_FILE].contains(&name);
@@ -235,8 +231,7 @@ impl SuperblockFile {
     /// Opens the superblock file, reads the newest valid generation, and repairs a damaged copy of
     /// it.
     ///
-    /// Whether a newer generation existed can be determined only from the log
-    /// (`log::WriteAheadLog::open`).
+    /// Only the log can tell whether there was a newer generation (`log::WriteAheadLog::open`).
     ///
     /// # Errors
     /// [`Error::NotAStore`] if there is no superblock file; [`Error::NewerFormat`];
@@ -303,11 +298,11 @@ impl SuperblockFile {
         &self.durable
     }
 
-    /// Makes `next` the durable generation, by writing both copies and then syncing the file (P2).
+    /// Makes `next` the durable generation by writing both copies and then syncing the file (P2).
     ///
     /// # Errors
-    /// I/O errors. After an error it is unknown which generation is durable, so the caller must
-    /// refuse changes until the store is reopened (S6).
+    /// I/O errors. Which generation is durable is then unknown, so the caller must refuse changes
+    /// until the store is reopened (S6).
     ///
     /// # Panics
     /// If the payload is longer than [`MAX_PAYLOAD`].
@@ -338,8 +333,8 @@ impl SuperblockFile {
     }
 
     /// Rewrites the copies of the durable generation (P3). A damaged copy is rewritten first, and
-    /// only one copy is written at a time, so that there is always a valid one (P1). If the disk is
-    /// full and rewriting needs space, the copies remain unchanged until there is space.
+    /// copies are written one at a time, so that there is always a valid one (P1). If rewriting
+    /// needs space and the disk is full, the copies stay unchanged until there is space.
     fn repair_copies(&self) -> Result<()> {
         let renewed = self.renew();
         let full = matches!(&renewed, Err(error) if error.is_full());
@@ -375,9 +370,9 @@ impl SuperblockFile {
         Ok(())
     }
 
-    /// Rereads every slot and returns the violations of P1 and P2. If the copies could not be
-    /// rewritten at opening because the disk was full, this is first attempted again. If the disk
-    /// is still full, one valid copy is sufficient.
+    /// Rereads every slot and returns the violations of P1 and P2. If a full disk prevented the
+    /// copies from being rewritten at opening, retries that first. If the disk is still full, one
+    /// valid copy is sufficient.
     ///
     /// # Errors
     /// I/O errors.
@@ -424,7 +419,7 @@ fn slots_of(pair: usize) -> [usize; 2] {
     [2 * pair, 2 * pair + 1]
 }
 
-/// Returns the reason why a directory without a superblock file is not a store.
+/// Returns why a directory without a superblock file is not a store.
 fn missing(directory: &dyn Directory) -> Result<String> {
     let names = directory.list()?;
     Ok(if names.iter().any(|name| name == NEW_FILE) {
@@ -440,7 +435,7 @@ fn missing(directory: &dyn Directory) -> Result<String> {
     })
 }
 
-/// Reads every slot. If the file is too short for a slot, the slot is returned as damaged.
+/// Reads every slot. A slot beyond the end of a short file is returned as damaged.
 fn read_slots(file: &dyn Device) -> Result<Vec<SuperblockSlot>> {
     let whole = file.len() / SLOT_BYTES as u64;
     (0..SLOTS)
@@ -456,7 +451,7 @@ fn read_slots(file: &dyn Device) -> Result<Vec<SuperblockSlot>> {
 
 /// Returns the newest valid superblock and the number of its pair of slots. A slot with a different
 /// format version is an error even if another slot is valid, because the version of Alluvium that
-/// wrote it was used last.
+/// wrote it was the last to use the store.
 fn newest(slots: Vec<SuperblockSlot>) -> Result<(usize, Superblock)> {
     let mut best: Option<(usize, Superblock)> = None;
     let mut first_error = None;

@@ -81,7 +81,7 @@ fn a_copy_that_a_full_disk_kept_from_being_mended_is_mended_by_a_check() {
     begin_creation(&directory).unwrap();
     drop(SuperblockFile::create(&directory, generation(1)).unwrap());
     let mut file = SuperblockFile::open(&directory, FileAccessMode::ReadWrite).unwrap();
-    // The disk has no space for one of the two copies of a generation, and then the process ends.
+    // The disk has no space for one of a generation's two copies, and then the process ends.
     directory.inject(InjectedFault::full(DeviceOperation::Write).on(FILE).at(1));
     assert!(file.write(generation(2)).is_err());
     drop(file);
@@ -100,7 +100,7 @@ fn a_copy_that_a_full_disk_kept_from_being_mended_is_mended_by_a_check() {
     directory.clear_faults();
     assert_eq!(file.check().unwrap(), Vec::<String>::new());
     assert_eq!(copies(&file), 2);
-    // Damage that occurs later is reported as damage.
+    // Damage that occurs later is reported as such.
     damage(&directory, 2, &[7; 100]);
     assert_eq!(file.check().unwrap().len(), 1);
 }

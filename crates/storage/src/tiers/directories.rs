@@ -1,14 +1,14 @@
-//! The directories of a store, in the order of their tiers.
+//! The directories of a store, in tier order.
 
 use super::MAX_TIERS;
 use crate::{Error, Result};
 use alluvium_device::Directory;
 use std::sync::Arc;
 
-/// The directories of a store, one for each tier, in the order of the tier numbers. The first
-/// directory also contains the superblock, the extent map and the log.
+/// The directories of a store, one for each tier, in tier order. The first also holds the
+/// superblock, the extent map and the log.
 ///
-/// A store with only one tier needs a single directory, which can be converted into this type.
+/// A single directory can be converted into this type, for a store with only one tier.
 ///
 /// ```
 /// use alluvium_device::memory::MemoryDirectory;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TierDirectories {
-    /// The directory of each tier, in the order of the tier numbers. There is at least one.
+    /// The directory of each tier, in tier order. There is at least one.
     all: Vec<Arc<dyn Directory>>,
 }
 
@@ -33,7 +33,7 @@ impl TierDirectories {
         self
     }
 
-    /// Returns the directories with the directory of one tier replaced.
+    /// Replaces the directory of one tier.
     pub(crate) fn with(mut self, tier: u8, directory: Arc<dyn Directory>) -> TierDirectories {
         let place = self.all.get_mut(usize::from(tier));
         *place.expect("there is such a tier (T1)") = directory;
@@ -48,7 +48,7 @@ impl TierDirectories {
         }
     }
 
-    /// Returns the directories after replacing each one with the result of `change`.
+    /// Replaces each directory with the result of `change`.
     ///
     /// # Errors
     /// The first error that `change` returns.
@@ -62,8 +62,7 @@ impl TierDirectories {
         })
     }
 
-    /// Returns the first directory, which contains tier 0, the superblock, the extent map and the
-    /// log.
+    /// Returns the first directory, which holds tier 0, the superblock, the extent map and the log.
     #[must_use]
     pub fn first(&self) -> &Arc<dyn Directory> {
         self.all.first().expect("a store has a directory (T1)")
@@ -81,7 +80,7 @@ impl TierDirectories {
         self.all.len()
     }
 
-    /// Returns the directories, in the order of the tier numbers.
+    /// Returns the directories in tier order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Directory>> {
         self.all.iter()
     }
@@ -96,7 +95,7 @@ impl TierDirectories {
     /// Checks that a store can use these directories.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if there are more directories than a store can have tiers, or if a
+    /// [`Error::BadOption`] if there are more directories than the maximum number of tiers, or if a
     /// directory occurs twice.
     pub(crate) fn validate(&self) -> Result<()> {
         let bad = |why| Err(Error::BadOption { option: "tiers", why });
@@ -118,10 +117,10 @@ impl TierDirectories {
         Ok(())
     }
 
-    /// Checks that the number of directories is equal to the number of tiers of the store.
+    /// Checks that there are as many directories as the store has tiers.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the two numbers differ.
+    /// [`Error::BadOption`] if the numbers differ.
     pub(crate) fn require_count(&self, tiers: u8) -> Result<()> {
         if self.count() == usize::from(tiers) {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Failed tiers. A failed tier accepts no new data, and the store continues without it.
+//! Failed tiers. A failed tier accepts no new data, and the store goes on without it.
 //!
-//! The first tier is an exception, because it contains the superblock and the log, without which
-//! the store cannot work. If the first tier fails, the store refuses changes (S6).
+//! The first tier is an exception, because the store cannot work without the superblock and the
+//! log, which it contains. If the first tier fails, the store refuses changes (S6).
 
 use super::TierFiles;
 use crate::{Error, Result};
@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailedAccess {
     Reading,
-    /// Writing, syncing, or changing the file's length or space. New data is then written to other
-    /// tiers.
+    /// Writing, syncing, or changing the file's length or space. New data then goes to other tiers.
     Writing,
 }
 
@@ -36,8 +35,8 @@ impl FailedAccess {
         }
     }
 
-    /// Returns the kind of access that failed, if an error means that the device has failed.
-    /// Returns `None` for a full disk, a lack of resources in the process, a file that ends too
+    /// Returns the kind of access that failed if the error means that the device has failed.
+    /// Returns `None` for a full disk, a shortage of resources in the process, a file that ends too
     /// early, and a simulated crash.
     fn of(error: &DeviceError) -> Option<FailedAccess> {
         match error {
@@ -56,7 +55,7 @@ impl FailedAccess {
     }
 }
 
-/// The failures of one tier's device.
+/// The failures of a tier's device.
 #[derive(Debug, Default)]
 pub(super) struct TierFailureState {
     /// Bit set of the kinds of access that have failed.
@@ -70,7 +69,7 @@ impl TierFailureState {
         self.accesses.load(Ordering::Acquire) & access.bit() != 0
     }
 
-    /// Records a failure. Returns whether it is the first failure of the tier.
+    /// Records a failure. Returns whether it is the tier's first.
     fn note(&self, access: FailedAccess, error: &DeviceError) -> bool {
         let mut cause = self.cause.lock();
         cause.get_or_insert_with(|| error.to_string());
@@ -86,8 +85,8 @@ impl TierFailureState {
 
 impl TierFiles {
     /// Returns the result of a device operation on a tier. If it is an error that means that the
-    /// device has failed, the tier is marked as failed, and the error is converted to
-    /// [`Error::TierFails`] (T7). This does not apply to the first tier.
+    /// device has failed, marks the tier as failed and converts the error to [`Error::TierFails`]
+    /// (T7). The first tier is never marked as failed.
     ///
     /// # Errors
     /// [`Error::TierFails`], or the error of `result`.
@@ -133,8 +132,8 @@ impl TierFiles {
         }
     }
 
-    /// Returns the error with which a tier has failed, or `None` if it has not failed since it was
-    /// opened. A failed tier accepts no new data.
+    /// Returns the error that made a tier fail, or `None` if it has not failed since it was opened.
+    /// A failed tier accepts no new data.
     #[must_use]
     pub fn failure(&self, tier: u8) -> Option<Error> {
         let failing = self.failing_of(tier)?;
@@ -152,8 +151,8 @@ impl TierFiles {
             .is_some_and(|failing| failing.accesses.load(Ordering::Acquire) != 0)
     }
 
-    /// Returns whether a read of a tier has failed since it was opened. A compaction that has to
-    /// read from such a tier would fail too.
+    /// Returns whether a read of a tier has failed since it was opened. A compaction that must read
+    /// from such a tier would fail too.
     #[must_use]
     pub fn is_unreadable(&self, tier: u8) -> bool {
         self.failing_of(tier)
@@ -168,8 +167,8 @@ impl TierFiles {
             .any(|failing| failing.has(FailedAccess::Reading))
     }
 
-    /// Returns the error of the lowest-numbered tier of which a read has failed, or `None` if there
-    /// is no such tier.
+    /// Returns the error of the lowest-numbered tier with a failed read, or `None` if there is no
+    /// such tier.
     #[must_use]
     pub fn unreadable(&self) -> Option<Error> {
         let tier = (1..self.count() as u8).find(|tier| self.is_unreadable(*tier))?;

@@ -1,8 +1,8 @@
 //! On-disk format of the marker file of a tier's directory, version 1. All integers are
 //! little-endian.
 //!
-//! The directory of every tier but the first contains a marker file of 4096 bytes. The meaning of
-//! its first 16 and last 8 bytes will be the same in all later versions.
+//! The directory of every tier but the first contains a marker file of 4096 bytes. Its first 16 and
+//! last 8 bytes will keep their meaning in all later versions.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -20,7 +20,7 @@ use crate::{DiskLocation, Error, Result};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
-/// The format version that is written, which is also the newest one that can be read.
+/// The format version of new marker files, which is also the newest that can be read.
 pub const FORMAT_VERSION: u32 = 1;
 /// Size of a marker file in bytes.
 pub const MARK_BYTES: usize = 4096;
@@ -34,7 +34,7 @@ const _: () = assert!(
     "a tier's number is a byte in pointers"
 );
 
-/// The contents of a marker file, which identify the directory of a tier.
+/// The contents of a marker file, which identify a tier's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierMark {
     /// The identity of the store to which the tier belongs.
@@ -47,7 +47,7 @@ impl TierMark {
     /// Returns the contents of the marker file.
     ///
     /// # Panics
-    /// If the tier is 0, which has no marker file, or if the tier number is too high.
+    /// If the tier is 0, which has no marker file, or above the maximum.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(
@@ -115,8 +115,8 @@ impl TierMark {
     }
 }
 
-/// Returns whether a tier has a marker file. All tiers do except the first, whose directory
-/// contains the superblock.
+/// Returns whether a tier has a marker file. All do except the first, whose directory contains the
+/// superblock.
 fn is_further(tier: usize) -> bool {
     (1..MAX_TIERS).contains(&tier)
 }

@@ -1,6 +1,6 @@
-//! The marker file that identifies the directory of a tier. Every tier but the first has one. It is
-//! written before the first superblock of the store, renamed after it, and checked each time the
-//! store is opened.
+//! The marker file that identifies a tier's directory. Every tier but the first has one. It is
+//! written before the store's first superblock, renamed after it, and checked each time the store
+//! is opened.
 
 use super::format::{MARK_BYTES, TierMark};
 use super::{TierDirectories, TierFiles, tier_file};
@@ -14,11 +14,11 @@ pub const MARK_FILE: &str = "tier";
 /// Name of the marker file while the tier is being created.
 pub const NEW_MARK_FILE: &str = "tier.new";
 
-/// How opening a store treats a directory whose marker file is damaged or missing.
+/// What opening a store does about a damaged or missing marker file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DamagedMarkPolicy {
     Refused,
-    /// The marker file is rewritten if the directory contains the data file of the tier.
+    /// The marker file is rewritten if the directory contains the tier's data file.
     Mended,
 }
 
@@ -33,8 +33,8 @@ impl TierDirectories {
         }
     }
 
-    /// Checks that tiers 1 and above can be created in their directories. It is called before
-    /// anything is locked or created.
+    /// Checks that tiers 1 and above can be created in their directories, before anything is locked
+    /// or created.
     ///
     /// # Errors
     /// [`Error::WrongTier`] if a directory contains files other than those of an interrupted
@@ -62,8 +62,8 @@ impl TierDirectories {
         Err(self.wrong(tier, directory, why))
     }
 
-    /// Writes a marker file to the directory of each tier but the first, which shows that the tier
-    /// is being created. Files of an interrupted creation are removed (T3).
+    /// Writes a marker file to the directory of each tier but the first, to show that the tier is
+    /// being created. Files of an interrupted creation are removed (T3).
     ///
     /// # Errors
     /// As [`TierDirectories::require_vacant`]; I/O errors.
@@ -73,23 +73,23 @@ impl TierDirectories {
         further.try_for_each(|(tier, directory)| begin(TierMark { store, tier }, directory))
     }
 
-    /// Completes the creation of all tiers but the first. It must be called after the superblock is
-    /// durable (T3).
+    /// Completes the creation of all tiers but the first. Call this once the superblock is durable
+    /// (T3).
     ///
     /// # Errors
-    /// I/O errors. In that case, the next opening of the store completes the creation.
+    /// I/O errors, after which the next opening of the store completes the creation.
     pub(crate) fn end_creation(&self) -> Result<()> {
         self.further().try_for_each(|(_, directory)| end(directory))
     }
 
-    /// Removes the files of a failed creation from the directories of all tiers but the first, as
-    /// far as possible.
+    /// Removes as many files of a failed creation as possible from the directories of all tiers but
+    /// the first.
     pub(crate) fn abandon_creation(&self) {
         self.further().for_each(|(_, directory)| abandon(directory));
     }
 
-    /// Undoes the creation of a store in all its directories. The creation must not have been
-    /// reported as complete yet.
+    /// Undoes the creation of a store in all its directories, unless it was already reported as
+    /// complete.
     pub fn undo_creation(&self) {
         superblock::undo_creation(&**self.first());
         for (_, directory) in self.further() {
@@ -102,7 +102,7 @@ impl TierDirectories {
         }
     }
 
-    /// Checks the marker files of all tiers but the first (T2). Nothing is written.
+    /// Checks the marker files of all tiers but the first (T2), without writing anything.
     ///
     /// # Errors
     /// As [`TierDirectories::adopt`].
@@ -121,8 +121,8 @@ impl TierDirectories {
         self.require_mark(TierMark { store, tier }, directory).map(drop)
     }
 
-    /// Checks the marker files of all tiers but the first. If their creation was interrupted after
-    /// the superblock became durable, it is completed.
+    /// Checks the marker files of all tiers but the first. If a creation was interrupted after the
+    /// superblock became durable, completes it.
     ///
     /// # Errors
     /// [`Error::WrongTier`] for the first directory that does not belong to its tier;
@@ -147,8 +147,8 @@ impl TierDirectories {
         Ok(())
     }
 
-    /// Returns the violations found in the marker files of all tiers but the first, one sentence
-    /// each. Nothing is written.
+    /// Returns the violations in the marker files of all tiers but the first, one sentence each.
+    /// Nothing is written.
     pub(crate) fn check_marks(&self, store: u128, tiers: &TierFiles) -> Vec<String> {
         let found = self.further().map(|(tier, directory)| {
             let found = self.require_mark(TierMark { store, tier }, directory);
@@ -162,8 +162,8 @@ impl TierDirectories {
         found.flatten().collect()
     }
 
-    /// Returns the name of the marker file of a directory. Returns an error if the file does not
-    /// identify the expected store and tier.
+    /// Returns the name of a directory's marker file, or an error unless the file identifies the
+    /// expected store and tier.
     fn require_mark(&self, wanted: TierMark, directory: &dyn Directory) -> Result<&'static str> {
         let names = directory.list()?;
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -206,7 +206,7 @@ impl TierDirectories {
     }
 }
 
-/// Reads the marker file of a directory. Returns `None` if the directory has no marker file.
+/// Reads a directory's marker file. Returns `None` if there is none.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the marker file is damaged; [`Error::NewerFormat`]; I/O errors.
@@ -228,7 +228,7 @@ fn is_marked(directory: &dyn Directory) -> Result<bool> {
         .any(|name| [MARK_FILE, NEW_MARK_FILE].contains(&name.as_str())))
 }
 
-/// Returns whether a directory contains a tier of some store other than its first tier.
+/// Returns whether a directory contains a tier of some store other than the store's first.
 pub(crate) fn is_tier_directory(names: &[String]) -> bool {
     names.iter().any(|name| name == MARK_FILE)
 }
@@ -256,8 +256,8 @@ fn write(file: &dyn Device, mark: TierMark) -> Result<()> {
     Ok(file.sync(Purpose::Superblock)?)
 }
 
-/// Writes the marker file of a tier that is being created, after removing data files of an
-/// interrupted creation from its directory.
+/// Writes the marker file of a tier that is being created. Data files of an interrupted creation
+/// are removed first.
 pub(crate) fn begin(mark: TierMark, directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     for name in names.iter().filter(|name| is_tier_file(name)) {
@@ -272,13 +272,13 @@ pub(crate) fn begin(mark: TierMark, directory: &dyn Directory) -> Result<()> {
     Ok(directory.sync()?)
 }
 
-/// Gives the marker file its final name, durably.
+/// Durably gives the marker file its final name.
 pub(crate) fn end(directory: &dyn Directory) -> Result<()> {
     directory.rename(NEW_MARK_FILE, MARK_FILE)?;
     Ok(directory.sync()?)
 }
 
-/// Writes a new marker file in place of a damaged or missing one.
+/// Replaces a damaged or missing marker file.
 fn rewrite_mark(mark: TierMark, directory: &dyn Directory) -> Result<()> {
     for name in directory.list()? {
         if name == NEW_MARK_FILE {
@@ -289,8 +289,8 @@ fn rewrite_mark(mark: TierMark, directory: &dyn Directory) -> Result<()> {
     end(directory)
 }
 
-/// Removes the files of an interrupted creation. The marker file is removed last. Files of a tier
-/// whose creation is complete are not removed (T3).
+/// Removes the files of an interrupted creation, the marker file last. Files of a completed tier
+/// are not removed (T3).
 pub(crate) fn abandon(directory: &dyn Directory) {
     let names = directory.list().unwrap_or_default();
     if is_tier_directory(&names) {

@@ -1,7 +1,6 @@
 //! The tiers of a store. Each tier has a directory and a data file, which is opened for direct I/O.
 //!
-//! *Scope*: the mapping from tiers to directories, and how the directory of a tier identifies the
-//! store to which it belongs.
+//! *Scope*: the mapping from tiers to directories, and how a tier's directory identifies its store.
 //!
 //! *Must not depend on*: the contents of a data file, and the placement of structures on tiers.
 //!
@@ -17,15 +16,15 @@
 //!
 //! Invariants:
 //!
-//! - **T1** A store has 1 to [`MAX_TIERS`] directories. The data file of tier *n* is in the
-//!   directory with index *n*, counted from 0. The directory of tier 0 also contains all files that
-//!   do not belong to a tier.
-//! - **T2** Every directory but the first has a marker file with the id of the store and the number
-//!   of the tier. The marker file is durable before the first superblock that includes the tier. If
-//!   a directory has a different marker file or none, opening fails with an error that names the
-//!   directory, before the data file is opened.
-//! - **T3** The marker file has the name `tier` only after a superblock that includes the tier is
-//!   durable. Before that, its name is `tier.new`. Creating a tier removes existing files only from
+//! - **T1** A store has 1 to [`MAX_TIERS`] directories. The data file of tier *n* is in directory
+//!   *n*, counted from 0. The directory of tier 0 also contains all files that do not belong to a
+//!   tier.
+//! - **T2** Every directory but the first has a marker file with the store's id and the tier's
+//!   number, which is durable before the first superblock that includes the tier. If a directory
+//!   has a different marker file or none, opening fails with an error that names the directory,
+//!   before the data file is opened.
+//! - **T3** The marker file gets the name `tier` only once a superblock that includes the tier is
+//!   durable. Until then, its name is `tier.new`. Creating a tier removes existing files only from
 //!   a directory with a `tier.new` file.
 //! - **T7** Extents on any tier but the first are durable when they are installed, because their
 //!   writer has synced the tier. If such a tier fails, a checkpoint therefore has nothing to sync
@@ -57,10 +56,10 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Maximum number of tiers of a store. A tier number must fit into a byte on disk, and more tiers
-/// than this would not be useful.
+/// would be of no use.
 pub const MAX_TIERS: usize = 8;
 
-/// The open data files of all tiers, in the order of the tier numbers.
+/// The open data files of all tiers, in tier order.
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
@@ -73,20 +72,19 @@ pub const MAX_TIERS: usize = 8;
 /// ```
 #[derive(Debug)]
 pub struct TierFiles {
-    /// The data file of each tier. It is replaced when the file is reopened after its device has
-    /// failed.
+    /// The data file of each tier. Replaced when the file is reopened after its device has failed.
     files: TierArray<VersionedCell<Arc<dyn Device>>>,
     /// The names of the tiers' directories, for error messages.
     names: TierArray<Box<str>>,
     failing: [TierFailureState; MAX_TIERS],
-    /// One lock for each tier, which serialises its syncs. Without it, one of two concurrent syncs
-    /// could report the failure of the other.
+    /// One lock for each tier that serialises its syncs. Otherwise, one of two concurrent syncs
+    /// could swallow a failure that the other depends on.
     syncing: [Mutex<()>; MAX_TIERS],
 }
 
 impl TierFiles {
-    /// Creates the data file of each tier in the tier's directory. The names of the files become
-    /// durable when the caller syncs the directories.
+    /// Creates each tier's data file in its directory. The file names become durable when the
+    /// caller syncs the directories.
     ///
     /// # Errors
     /// I/O errors.
@@ -99,7 +97,7 @@ impl TierFiles {
         })
     }
 
-    /// Opens the data file of each tier in the tier's directory.
+    /// Opens each tier's data file in its directory.
     ///
     /// # Errors
     /// [`Error::NoDataFile`] if a data file does not exist; I/O errors.
@@ -150,8 +148,8 @@ impl TierFiles {
         Self::named(files, names.into_iter())
     }
 
-    /// Returns the data file of a tier. The tier number may come from a damaged pointer, so an
-    /// unknown number is an error and not a panic.
+    /// Returns a tier's data file. The tier number may come from a damaged pointer, so an unknown
+    /// number is an error rather than a panic.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the store has no such tier.
@@ -177,12 +175,12 @@ impl TierFiles {
     /// messages.
     pub(crate) fn add(&self, file: Arc<dyn Device>, directory: &str) {
         self.names.push(directory.into());
-        // The file is added last, because the number of files defines the number of tiers.
+        // Add the file last, because the number of files defines the number of tiers.
         self.files.push(VersionedCell::new(file));
     }
 
-    /// Replaces the data file of a failed tier with a reopened one. The tier is then no longer
-    /// marked as failed.
+    /// Replaces the data file of a failed tier with a reopened one. The tier then no longer counts
+    /// as failed.
     pub(crate) fn replace(&self, tier: u8, device: Arc<dyn Device>) {
         assert!(self.fails(tier), "tier {tier} is opened again as it fails (T7)");
         let file = self.files.get(usize::from(tier)).expect("there is such a tier");
@@ -200,8 +198,8 @@ impl TierFiles {
         self.record_failure(tier, file.sync(purpose))
     }
 
-    /// Makes every completed write to every tier durable. If a tier other than the first fails, no
-    /// error is returned, because the installed data on that tier is already durable (T7).
+    /// Makes every completed write to every tier durable. The failure of a tier other than the
+    /// first is not an error, because the data installed on it is already durable (T7).
     ///
     /// # Errors
     /// I/O errors. If a sync fails, later syncs of the file fail too.

@@ -1,10 +1,9 @@
-//! A collection with one value for each tier, to which values can be added.
+//! A collection with one value per tier, to which values can be added.
 
 use super::MAX_TIERS;
 use std::sync::OnceLock;
 
-/// One value for each tier, in the order of the tier numbers. A value can be added while other
-/// threads read.
+/// One value per tier, in tier order. A value can be added while other threads read.
 #[derive(Clone, Debug)]
 pub(crate) struct TierArray<T> {
     values: [OnceLock<T>; MAX_TIERS],

@@ -36,7 +36,7 @@ fn directories(machines: &[SimDirectory]) -> TierDirectories {
     all.fold(first, |some, next| some.and(next))
 }
 
-/// Returns the simulated machines after all of them have crashed.
+/// Returns the simulated machines after they have all crashed.
 fn crashed(machines: &[SimDirectory], survival: CrashSurvival) -> Vec<SimDirectory> {
     let images = machines.iter().enumerate();
     images
@@ -48,7 +48,7 @@ fn open(directories: TierDirectories) -> Result<Store> {
     Store::open(directories, &options(0))?.replay(&mut |_| Ok(()))
 }
 
-/// Writes a node that contains `text` to a tier, and returns a pointer to it.
+/// Writes a node with `text` to a tier, and returns a pointer to it.
 fn write(store: &Store, tier: u8, text: &str) -> Result<NodePointer> {
     let mut writer = store.node_writer(WriterOptions {
         tier,
@@ -62,8 +62,8 @@ fn write(store: &Store, tier: u8, text: &str) -> Result<NodePointer> {
     Ok(pointer)
 }
 
-/// Writes a node to each tier and makes the nodes durable with a checkpoint. The nodes of the
-/// previous checkpoint are released.
+/// Writes a node to each tier, makes the nodes durable with a checkpoint, and releases those of the
+/// previous checkpoint.
 fn checkpoint(store: &Store, text: &str) -> Result<u64> {
     let mut payload = Vec::new();
     for tier in 0..store.tiers().count() as u8 {

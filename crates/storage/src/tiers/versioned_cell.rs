@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-/// A list of a value and its later replacements, oldest first.
+/// A linked list of a value and its replacements, oldest first.
 #[derive(Debug)]
 pub(crate) struct VersionedCell<T> {
     value: T,

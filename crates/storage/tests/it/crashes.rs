@@ -1,6 +1,7 @@
 //! The page-and-log story under the crash driver.
 //!
-//! The test is small in `cargo test`. The large run, which also asserts the counters, is
+//! Under `cargo test`, the test is small. The following command is the large run, which also
+//! asserts the counters:
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=260000 ALLUVIUM_SIM_WORKERS=2 \
@@ -8,8 +9,7 @@
 //!     the_page_and_log_story_survives_every_crash --nocapture
 //! ```
 //!
-//! The long run has ten times the points.
-//! [`alluvium_sim::harness`] has the other variables.
+//! The long run has ten times the points. [`alluvium_sim::harness`] documents the other variables.
 
 use crate::page_log::{Flaw, PageLog};
 use alluvium_sim::RunSettings;
@@ -37,7 +37,7 @@ fn on_two_tiers() -> PageLog {
     }
 }
 
-/// Long runs with few crash points: events that are rare within a run need many runs.
+/// Long runs with few crash points, because events that are rare within a run need many runs.
 fn crashes() -> CrashTests {
     CrashTests {
         settings: RunSettings {

@@ -1,8 +1,8 @@
-//! Every kind of damage to every structure: either it is detected, or the answers equal those of
-//! the undamaged store.
+//! Damages every structure in every way: the damage must be detected, or the answers must equal
+//! those of the undamaged store.
 //!
-//! The test is small; `ALLUVIUM_DAMAGE_CASES=24000 cargo test --release -p alluvium-storage --test
-//! it -- damage --nocapture` is the large run.
+//! The test is small. For the large run, use
+//! `ALLUVIUM_DAMAGE_CASES=24000 cargo test --release -p alluvium-storage --test it -- damage --nocapture`.
 
 use crate::page_log::{Flaw, Mini, PageLog};
 use alluvium_device::Directory;
@@ -26,12 +26,12 @@ fn cases() -> u64 {
 struct Subject {
     machine: SimDirectory,
     ledger: CommitLedger,
-    /// The way in which it ended.
+    /// How the store ended.
     crash: CrashHistory,
     /// Number of commits in the last checkpoint.
     checkpointed: usize,
     story: PageLog,
-    /// Offset and length of its nodes in the tier.
+    /// Offset and length of each node in the tier.
     nodes: Vec<(u64, u64)>,
 }
 
@@ -117,9 +117,9 @@ impl Subject {
                 Ok(_) => found,
                 Err(violation) if self.crash == CrashHistory::NONE => Outcome::Wrong(violation.to_string()),
                 Err(violation) => {
-                    // A damaged record after the last one that names a synced watermark cannot be
-                    // distinguished from one that never reached the disk. The history must end
-                    // there, and no earlier than the checkpoint.
+                    // A damaged record after the last one that names a synced watermark looks just
+                    // like a record that never reached the disk. The history must end there, and no
+                    // earlier than the checkpoint.
                     let view = reference.view().durable_up_to(self.checkpointed);
                     match reference.judge_at(&view, self.crash, contents) {
                         Ok(_) => Outcome::CutAtTheEnd,
@@ -133,7 +133,7 @@ impl Subject {
 enum Outcome {
     Found,
     Harmless,
-    /// The end of the log is missing, and no record shows that it existed.
+    /// The end of the log is missing, and no record shows that there was more.
     CutAtTheEnd,
     Wrong(String),
 }
@@ -154,7 +154,7 @@ fn nodes(mini: &Mini) -> Vec<(u64, u64)> {
 const STRUCTURES: [&str; 5] = ["superblock", "extent map", "node", "log header", "log record"];
 const KINDS: [&str; 5] = ["flipped", "misdirected", "stale", "zeroed", "truncated"];
 
-/// Returns a file and a range of it that holds a structure.
+/// Returns a file, and a range of it that holds the structure.
 fn place(subject: &Subject, structure: &str, random: &mut fastrand::Rng) -> Option<(String, u64, u64)> {
     let names = subject.machine.list().unwrap();
     let file = |prefix: &str, random: &mut fastrand::Rng| {
@@ -168,7 +168,7 @@ fn place(subject: &Subject, structure: &str, random: &mut fastrand::Rng) -> Opti
     };
     Some(match structure {
         "superblock" => {
-            // One copy of a generation, or both.
+            // Damage one copy of a generation, or both.
             let (slots, slot) = (random.u64(1..=2), random.u64(0..2));
             ("superblock".to_owned(), slot * 8192, slots * 4096)
         }

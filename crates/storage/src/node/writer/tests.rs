@@ -35,7 +35,7 @@ impl Bed {
 }
 
 fn node(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
-    // Noise at regular distances makes some nodes compress well, some badly, and some not at all.
+    // Regularly spaced noise makes some nodes compress well, some badly, and some not at all.
     let noise = random.usize(1..12);
     (0..len)
         .map(|at| {
@@ -96,7 +96,7 @@ fn every_node_is_read_back_and_live_bytes_are_exact() {
     }
 }
 
-/// Adjacent nodes are read with one request. A damaged node among them does not affect the others.
+/// Adjacent nodes are read with one request. A damaged node among them must not affect the others.
 #[test]
 fn neighbours_are_read_together_whatever_is_wrong_with_one() {
     let directory = MemoryDirectory::new();
@@ -143,8 +143,8 @@ fn a_node_alone_in_its_extent_is_written_whatever_it_compresses_to() {
         for codec in [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd] {
             let bed = bed(ExtentOptions::default());
             for pages in 1..=MAX_PAGES {
-                // The share of noise determines the compressed size of the node, from almost
-                // nothing to its full size.
+                // The share of noise determines the node's compressed size, from almost nothing to
+                // its full size.
                 let noise = random.usize(1..=8);
                 let fill = |at: usize| match at / 64 % 8 < noise {
                     true => random.u8(..),

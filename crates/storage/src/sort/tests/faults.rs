@@ -1,5 +1,5 @@
-//! Tests of devices that fail, are full, or return flipped bits, and of files that a crash has left
-//! behind.
+//! Tests of devices that fail, are full, or return flipped bits, and of files left behind by a
+//! crash.
 
 use super::*;
 use alluvium_device::DeviceOperation;
@@ -87,8 +87,7 @@ fn flipped_bits_are_found() {
             break;
         }
         match outcome {
-            // The bits after the records of a frame have no meaning, so flipping them has no
-            // effect.
+            // The bits after a frame's records have no meaning, so flipping them has no effect.
             Ok(outcome) => assert!(outcome == wanted),
             Err(error @ Error::Damaged { .. }) => {
                 let text = error.to_string();
@@ -119,8 +118,8 @@ fn what_a_crash_leaves_is_removed_by_the_next_opening() {
             assert_eq!(image.used(), 0);
         }
     }
-    // A crash between the creation and the unlinking of a file leaves the file behind. Files with
-    // other names must not be removed.
+    // A crash between creating and unlinking a file leaves the file behind. Files with other names
+    // must not be removed.
     let other = SimDirectory::new(4);
     for name in ["test.7.sorting", "test.x.sorting", "test.7", "tests.7.sorting"] {
         other.create(name, alluvium_device::FileOptions::DIRECT).unwrap();

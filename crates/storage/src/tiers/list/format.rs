@@ -1,9 +1,9 @@
 //! On-disk format of the list of a store's tiers other than the first, version 1. All integers are
 //! little-endian.
 //!
-//! If a store has several tiers, its first directory contains this list, in a file whose size is a
-//! multiple of 4096 bytes. The meaning of the first 16 and the last 8 bytes will be the same in all
-//! later versions.
+//! If a store has several tiers, its first directory contains this list in a file whose size is a
+//! multiple of 4096 bytes. The first 16 and last 8 bytes will keep their meaning in all later
+//! versions.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -33,9 +33,9 @@ use crate::{DiskLocation, Error, Result};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
-/// The format version that is written, which is also the newest one that can be read.
+/// The format version of new lists, which is also the newest that can be read.
 pub const FORMAT_VERSION: u32 = 1;
-/// Maximum length in bytes of the path of a directory.
+/// Maximum length in bytes of a directory's path.
 pub const MAX_PATH: usize = 4095;
 /// Maximum size of the list file in bytes.
 pub const MAX_BYTES: usize = 8 * PAGE;
@@ -45,7 +45,7 @@ const ENTRIES_AT: usize = 32;
 const ENTRY_BYTES: usize = 12;
 const PAGE: usize = 4096;
 const CHECKSUM_BYTES: usize = 8;
-/// The encoded size limit of a tier that has no limit.
+/// The encoded size limit of a tier without a limit.
 const UNLIMITED: u64 = u64::MAX;
 
 const _: () = assert!((PAGE as u64).is_multiple_of(alluvium_device::BLOCK));
@@ -140,7 +140,7 @@ impl TierList {
     }
 }
 
-/// Decodes the entries of a list. If they are damaged, the error describes the damage.
+/// Decodes the entries of a list. The error says what is wrong with them.
 fn read_entries(bytes: &[u8]) -> std::result::Result<Vec<TierEntry>, String> {
     let mut reader = ByteReader::new(bytes);
     let mut tiers: Vec<TierEntry> = Vec::new();
@@ -191,7 +191,7 @@ mod tests {
         TierList::decode(bytes, &DiskLocation::new(OnDiskObject::TierList, "tiers", 0))
     }
 
-    /// Returns the bytes with their checksum recomputed.
+    /// Returns the bytes with a recomputed checksum.
     fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes.truncate(bytes.len() - CHECKSUM_BYTES);
         let sum = checksum(&bytes);

@@ -1,14 +1,14 @@
 //! The list of a store's tiers other than the first. It is a file in the store's first directory,
-//! and contains the path of each tier's directory when the store was last opened.
+//! and contains the path that each tier's directory had when the store was last opened.
 //!
-//! *Scope*: reading the list, and replacing it such that a crash leaves either the old or the new
+//! *Scope*: reading the list, and replacing it so that a crash leaves either the old or the new
 //! list.
 //!
 //! *Must not depend on*: how a path becomes a directory; the contents of a tier.
 //!
 //! The superblock contains the number of tiers, and marker files identify their directories. The
-//! list is used only to find the directories, and to name a directory that is missing. A store can
-//! be opened without it.
+//! list serves only to find the directories, and to name a missing one. A store can be opened
+//! without it.
 //!
 //! Invariants:
 //!
@@ -22,10 +22,10 @@ use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 
 /// Name of the file that contains the list.
 pub const LIST_FILE: &str = "tiers";
-/// Name of the file while a new list is being written.
+/// Name of a new list file while it is being written.
 pub const NEW_LIST_FILE: &str = "tiers.new";
 
-/// An entry of the list, which describes one tier other than the first.
+/// An entry of the list, for one tier other than the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierEntry {
     /// The number of the tier, from 1 to 7.
@@ -34,7 +34,7 @@ pub struct TierEntry {
     pub path: String,
     /// Maximum number of bytes that the tier may use, or `None` for no limit.
     pub max_bytes: Option<u64>,
-    /// Whether the tier is being drained, in which case it accepts no new data.
+    /// Whether the tier is being drained, so that it accepts no new data.
     pub is_drained: bool,
 }
 
@@ -43,12 +43,12 @@ pub struct TierEntry {
 pub struct TierList {
     /// The identity of the store to which the tiers belong.
     pub store: u128,
-    /// The entries of the tiers, in ascending order of their numbers.
+    /// The entries, in tier order.
     pub tiers: Vec<TierEntry>,
 }
 
 impl TierList {
-    /// Reads the list in the first directory of a store. Returns `None` if there is no list.
+    /// Reads the list from a store's first directory. Returns `None` if there is no list.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the list is damaged; [`Error::NewerFormat`]; I/O errors.
@@ -68,8 +68,8 @@ impl TierList {
         TierList::decode(&bytes, &place).map(Some)
     }
 
-    /// Durably replaces the list in the first directory of a store. A crash leaves either the old
-    /// or the new list.
+    /// Durably replaces the list in a store's first directory. A crash leaves either the old or the
+    /// new list.
     ///
     /// # Errors
     /// I/O errors.
@@ -87,7 +87,7 @@ impl TierList {
         Ok(directory.sync()?)
     }
 
-    /// Returns the entry of a tier, or `None` if the tier is not in the list.
+    /// Returns the entry of a tier, or `None` if the tier is not listed.
     #[must_use]
     pub fn get(&self, tier: u8) -> Option<&TierEntry> {
         debug_assert!(

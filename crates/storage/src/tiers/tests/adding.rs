@@ -11,7 +11,7 @@ fn added(store: &Store, machine: &SimDirectory) -> Result<u8> {
     let directory: Arc<dyn Directory> = Arc::new(machine.clone());
     let tier = store.begin_adding(&directory, TierLimits::default())?;
     assert!(!store.takes_extents(tier), "not before it is durable");
-    // The payload is unchanged, but the superblock of the new generation includes the tier.
+    // The payload stays the same, but the superblock of the new generation includes the tier.
     let payload = store.superblock().payload;
     store.begin_checkpoint()?.finish(&payload, 0)?;
     store.end_adding(tier)?;
@@ -78,7 +78,7 @@ fn a_crash_at_any_operation_leaves_the_store_with_the_tier_or_without() {
             let store = open(directories(&images[..count])).unwrap();
             assert_eq!(texts(&store), [format!("{FIRST} on tier 0")]);
             assert_eq!(check(&store), [""; 0], "{survival:?} at {call}");
-            // Files of an interrupted addition of a tier do not prevent another attempt.
+            // Files of an interrupted addition do not prevent another attempt.
             if count == 1 {
                 added(&store, &images[1]).unwrap();
             }

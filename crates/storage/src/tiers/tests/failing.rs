@@ -1,4 +1,4 @@
-//! Tests in which a tier other than the first fails, is skipped, and is later returned to use.
+//! Tests in which a tier other than the first fails, is skipped, and later returns to use.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn a_tier_that_fails_takes_nothing_new_and_checkpoints_go_on_without_it() {
         write(&store, 1, "second").unwrap();
         checkpoint_now(&store);
         store.reclaim(crate::extents::ReclaimLimit::default()).unwrap();
-        // The tier cannot be returned to use while it still fails.
+        // The tier cannot return to use while it still fails.
         let elsewhere = || Ok(Arc::new(machines[2].clone()) as _);
         assert!(operation != DeviceOperation::Sync || store.readmit_tier(2, elsewhere).is_err());
         machines[2].clear_faults();
@@ -71,7 +71,7 @@ fn a_directory_that_has_lost_its_mark_or_a_part_of_its_file_is_not_used_again() 
     let refused = store.readmit_tier(1, || Ok(Arc::new(machines[1].clone()) as _));
     assert!(refused.unwrap_err().to_string().contains("holds no tier"));
     machines[1].rename("elsewhere", MARK_FILE).unwrap();
-    // Another directory has the correct marker file but a shorter data file.
+    // Another directory has the right marker file, but a shorter data file.
     let other = machines[1].image(CrashSurvival::Process, 3);
     let file = other.open(&tier_file(1), FileOptions::DIRECT).unwrap();
     file.truncate(0).unwrap();
@@ -92,9 +92,9 @@ fn a_tier_that_comes_back_in_another_directory_is_looked_for_there_alone() {
     let store = Store::create(directories(&machines), &options(1), b"").unwrap();
     checkpoint(&store, "first").unwrap();
     let mut own = machines[1].clone();
-    // There are more rounds than a store can have tiers.
+    // Run more rounds than a store can have tiers.
     for round in 1..12 {
-        // The file system that the store has opened no longer exists, and was mounted again.
+        // The file system that the store has open no longer exists, and was mounted again.
         let again = own.image(CrashSurvival::Process, round);
         for operation in [
             DeviceOperation::List,

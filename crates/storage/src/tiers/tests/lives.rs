@@ -1,5 +1,5 @@
-//! Tests of a sequence of faults: a fault on a tier, an opening by the next process, a checkpoint
-//! that is acknowledged, and a power failure.
+//! Tests of a chain of faults: a fault on a tier, an opening by the next process, a checkpoint that
+//! is acknowledged, and a power failure.
 
 use super::*;
 
@@ -16,7 +16,7 @@ const OPERATIONS: [DeviceOperation; 10] = [
     DeviceOperation::Truncate,
 ];
 
-/// Returns the texts that all tiers contain when `text` is durable.
+/// Returns the texts on all tiers when `text` is durable.
 fn expected(text: &str, tiers: u64) -> Vec<String> {
     (0..tiers).map(|tier| format!("{text} on tier {tier}")).collect()
 }
@@ -42,8 +42,7 @@ fn what_was_acknowledged_after_a_fault_on_any_tier_survives_the_loss_of_power() 
                 }
             }
             met += first[tier].faults_hit();
-            // The process ends. The machine continues to run, so the contents of its page cache are
-            // preserved.
+            // The process ends, but the machine keeps running and preserves its page cache.
             let next = crashed(&first, CrashSurvival::Process);
             drop(store);
             let store = open(directories(&next)).unwrap_or_else(|error| panic!("{said}: {error}"));
@@ -129,7 +128,7 @@ fn a_tier_of_an_earlier_moment_or_cut_short_is_damage_and_never_an_answer() {
         assert_eq!(text(&store, &nodes[0]).unwrap(), "round 5 on tier 0");
         let error = text(&store, &nodes[1]).unwrap_err();
         assert!(error.to_string().contains("tier-1.data"), "{error}");
-        // Data that is written from now on can be read.
+        // Newly written data can be read.
         let pointer = write(&store, 1, "fresh").unwrap();
         assert_eq!(text(&store, &pointer).unwrap(), "fresh");
         store.health().unwrap();
@@ -138,7 +137,7 @@ fn a_tier_of_an_earlier_moment_or_cut_short_is_damage_and_never_an_answer() {
 
 #[test]
 fn a_creation_takes_nothing_from_the_tiers_of_a_store_that_holds_anything() {
-    // The last step of the creation failed. Since then, the store was opened and written to.
+    // The last step of the creation failed, and the store was then opened and written to.
     let first = machines(2);
     first[1].inject(InjectedFault::failing(DeviceOperation::Rename).sticky());
     assert!(Store::create(directories(&first), &options(1), b"").is_err());

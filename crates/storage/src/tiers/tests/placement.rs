@@ -1,5 +1,5 @@
-//! Tests of the placement of data on tiers, of the state after a crash, and of tiers that are full
-//! or fail.
+//! Tests of how data is placed on tiers, of the state after a crash, and of tiers that are full or
+//! fail.
 
 use super::*;
 
@@ -191,7 +191,7 @@ fn a_copy_has_every_tier_under_an_identity_of_its_own() {
     let targets = super::machines(2);
     let alone = kept.copy_to(Arc::new(targets[0].clone()), 9, &mut |_| Ok(()));
     assert!(matches!(alone, Err(Error::BadOption { option: "tiers", .. })));
-    // A copy that was aborted leaves no files behind, and the next copy starts from the beginning.
+    // An aborted copy leaves no files behind, and the next copy starts over.
     let mut left = 3;
     let stopped = kept.copy_to(directories(&targets), 9, &mut |_| {
         left -= 1;

@@ -1,4 +1,4 @@
-//! Tests of directories that do not belong to the store or are in the wrong order.
+//! Tests of directories that belong to another store or are in the wrong order.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn expect_wrong(error: &Error, expected: u8, says: &str) {
     assert!(why.contains(says), "{error}");
 }
 
-/// Returns the simulated machines of a store with three tiers that was closed cleanly.
+/// Returns the simulated machines of a cleanly closed store with three tiers.
 fn three(id: u128) -> Vec<SimDirectory> {
     let machines = machines(3);
     let store = Store::create(directories(&machines), &options(id), b"").unwrap();

@@ -1,4 +1,4 @@
-//! The bytes of the miniature store. All integers little-endian.
+//! The bytes of the miniature store. All integers are little-endian.
 //!
 //! ```text
 //! pairs (a log record; a leaf, zero-padded to whole pages):
@@ -98,7 +98,7 @@ pub(crate) fn decode_payload(payload: &[u8], page_size: PageSize) -> Result<Opti
     decode_place(&mut ByteReader::new(payload), &place, page_size).map(Some)
 }
 
-/// The leaves by their first keys, and the extents of ballast, which hold no data.
+/// The leaves with their first keys, and the extents of ballast, which hold no data.
 pub(crate) type Root = (Vec<(Vec<u8>, Placed)>, Vec<Extent>);
 
 pub(crate) fn encode_root(leaves: &[(Vec<u8>, Placed)], ballast: &[Extent]) -> Vec<u8> {

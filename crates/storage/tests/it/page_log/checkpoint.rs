@@ -1,5 +1,5 @@
-//! Checkpoints of the miniature store: changed leaves and a new root are written, and the nodes
-//! that they replace are released.
+//! Checkpoints of the miniature store, which write changed leaves and a new root, and release the
+//! nodes that these replace.
 
 use super::bytes::{Pairs, Placed, decode_pairs, encode_pairs, encode_place, encode_root, pair_len};
 use super::flaw::Flaw;
@@ -11,25 +11,25 @@ use alluvium_storage::node::{MAX_PAGES, NodeWriter, WriterOptions, WriterOutput}
 use alluvium_storage::{NodeCodec, NodePointer, Result};
 use std::collections::BTreeMap;
 
-/// Maximum bytes of a leaf with more than one pair.
+/// Maximum size in bytes of a leaf with more than one pair.
 const LEAF_BYTES: usize = 3900;
 
-/// Units of an extent of ballast. When two of them are free, the file shrinks.
+/// Number of units in an extent of ballast. When two such extents are free, the file shrinks.
 const BALLAST_UNITS: u32 = 14;
 
-/// A leaf of the new tree: kept unchanged, or written.
+/// A leaf of the new tree, which was kept or newly written.
 enum Leaf {
     Kept(Placed),
     Written(NodePointer),
 }
 
-/// The leaves after a checkpoint has written the changed ones.
+/// The leaves once a checkpoint has written the changed ones.
 struct Fresh {
     leaves: Vec<(Vec<u8>, Leaf)>,
     replaced: Vec<Placed>,
 }
 
-/// The new tree, with the nodes and extents that it adds and removes.
+/// The new tree, and the nodes and extents that it adds and removes.
 struct Next {
     tree: Tree,
     replaced: Vec<Placed>,
@@ -59,7 +59,7 @@ impl Mini {
         self.tree = next.tree;
         self.retire(&next.replaced, next.dropped);
         let cut = if self.flaw == Flaw::CutsTooLow {
-            // A cut never decreases, because the log no longer has what an earlier cut released.
+            // A cut must never decrease, because the log has already released what lies below it.
             cut.saturating_sub(1).max(self.store.superblock().cut)
         } else {
             cut
@@ -82,8 +82,8 @@ impl Mini {
         Ok(())
     }
 
-    /// The flaw: a generation counts as durable while it is still being built, and another step
-    /// writes to the space that it freed.
+    /// The flaw: a generation under construction is reported as durable, and another step writes to
+    /// the space that it freed.
     fn reuse_early(&self, generation: u64) -> Result<()> {
         self.store.extents().made_durable(generation);
         for _ in 0..3 {
@@ -115,7 +115,7 @@ impl Mini {
         changes
     }
 
-    /// Writes the changes and installs them. A failure leaves the tree unchanged.
+    /// Writes the changes without installing them. A failure leaves the tree unchanged.
     fn write_tree(&self, changes: &Changes) -> Result<Next> {
         let generation = self.store.superblock().generation;
         let options = self.writer_options(generation);
@@ -130,7 +130,7 @@ impl Mini {
             leaves,
             ballast,
         };
-        // The root uses a separate writer, because it must name the leaves' extents.
+        // The root has a writer of its own, because it must name the leaves' extents.
         match self.write_root(
             &tree,
             WriterOptions {
@@ -160,7 +160,7 @@ impl Mini {
         })
     }
 
-    /// The leaves are on the last tier.
+    /// Returns the last tier, which holds the leaves.
     fn leaf_tier(&self) -> u8 {
         self.store.tiers().count() as u8 - 1
     }
@@ -192,8 +192,8 @@ impl Mini {
         ))
     }
 
-    /// Every third checkpoint allocates a large extent. If there are then more than two, the oldest
-    /// is released.
+    /// Allocates a large extent at every third checkpoint. If there are then more than two, the
+    /// oldest is released.
     fn next_ballast(
         &self,
         generation: u64,
@@ -215,8 +215,8 @@ impl Mini {
         (ballast, dropped)
     }
 
-    /// Each node of the new tree in a new extent holds a reference to that extent. The installation
-    /// adds the first reference.
+    /// Installs the new extents, each with one reference for each node of the new tree that it
+    /// holds. The installation itself adds the first reference.
     fn install(&self, tree: &Tree, extents: &[(Extent, u64)]) {
         if self.flaw == Flaw::ForgetsToInstall {
             return;
@@ -260,7 +260,7 @@ impl Mini {
             replaced: Vec::new(),
         };
         for at in 0..old.len().max(1) {
-            // The range of the first leaf begins before every key.
+            // The first leaf's range begins before every key.
             let from = if at == 0 { Vec::new() } else { old[at].0.clone() };
             let to = old.get(at + 1).map(|(first, _)| first.clone());
             let mut changed = changes
@@ -327,7 +327,7 @@ fn extent_of(pointer: &NodePointer, extents: &[(Extent, u64)]) -> Extent {
     home.expect("a written node is in a written extent").0
 }
 
-/// Assigns to each written leaf its extent.
+/// Assigns its extent to each written leaf.
 fn place_leaves(leaves: Vec<(Vec<u8>, Leaf)>, written: &WriterOutput) -> Vec<(Vec<u8>, Placed)> {
     let placed = leaves.into_iter().map(|(first, leaf)| match leaf {
         Leaf::Kept(placed) => (first, placed),

@@ -7,7 +7,7 @@ pub(crate) enum Flaw {
     Right,
     /// `made_durable` is called for a generation that is not durable.
     ReusesEarly,
-    /// The log is released before the generation is durable and noted.
+    /// The log is released before the generation is durable and named in the log.
     ReleasesTheLogFirst,
     /// The superblock names nodes whose extents were never installed.
     ForgetsToInstall,
@@ -17,7 +17,7 @@ pub(crate) enum Flaw {
     ReleasesAtAnOldEpoch,
     /// The cut is above a key that is not in the tree.
     CutsTooHigh,
-    /// The cut is one too low. This is harmless, because replaying a commit is idempotent.
+    /// The cut is one too low, which is harmless, because replaying a commit is idempotent.
     CutsTooLow,
     /// The first record after the cut is not replayed.
     ReplaysOneLess,

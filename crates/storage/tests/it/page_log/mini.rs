@@ -1,9 +1,9 @@
-//! The miniature store: a map whose commits go to the log, and whose pages are written at
-//! checkpoints.
+//! The miniature store: a map that logs its commits and writes its pages at checkpoints.
 //!
 //! A root node names the leaves; both are immutable. A checkpoint writes the changed leaves and
-//! then a root, sequentially into new extents. Every node in an extent holds one reference to it.
-//! Reads search the memtable (commits since the last checkpoint), then the leaf, through the cache.
+//! then a root, sequentially into new extents. Every node holds one reference to its extent. A read
+//! searches the memtable, which has the commits since the last checkpoint, and then the leaf,
+//! through the cache.
 
 use super::bytes::{Placed, decode_pairs, decode_payload, decode_root, encode_pairs};
 use super::flaw::Flaw;
@@ -15,16 +15,16 @@ use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{EpochHold, NodePointer, Result, TierDirectories, log};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The tree at one moment: the location of its root, and the leaves by their first keys.
+/// The tree at one moment: where its root is, and the leaves with their first keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) root: Option<Placed>,
     pub(crate) leaves: Vec<(Vec<u8>, Placed)>,
-    /// Extents without data. They are allocated and released, so that the file grows and shrinks.
+    /// Extents without data, which are allocated and released to make the file grow and shrink.
     pub(crate) ballast: Vec<Extent>,
 }
 
-/// A tree that a reader still uses, regardless of later writes.
+/// A tree that a reader is still using, regardless of later writes.
 pub(crate) struct Snapshot {
     _hold: EpochHold,
     tree: Tree,
@@ -39,15 +39,15 @@ pub(crate) struct Mini {
     pub(crate) next: u64,
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) flaw: Flaw,
-    /// Units that were ever released, to detect their reuse.
+    /// Units that were ever released, by which their reuse is detected.
     pub(crate) released: BTreeSet<(u8, u32)>,
-    /// Sequence numbers that were assigned, but neither appended nor given up yet.
+    /// Sequence numbers that were assigned but neither appended nor voided yet.
     open: Option<(u64, u32)>,
-    /// Lower bound of the number of log segments started since the store was opened.
+    /// Lower bound of the number of log segments begun since the store was opened.
     begun: usize,
 }
 
-/// Lanes of the log.
+/// Number of lanes of the log.
 pub(crate) const LANES: usize = 3;
 
 fn word(durability: PromisedDurability) -> log::LogDurability {
@@ -146,8 +146,8 @@ impl Mini {
         Ok(())
     }
 
-    /// Counts the segments that a commit started; `before` is the number of live ones before it. If
-    /// more segments were started than there have been files, a file was reused.
+    /// Counts the segments that a commit has begun. `before` is the number of live ones before the
+    /// commit. If more segments were begun than there ever were files, a file was reused.
     pub(crate) fn count_segments(&mut self, before: usize, coverage: &Coverage) {
         let usage = self.store.log().usage();
         let begun = usage.segments.saturating_sub(before);
@@ -157,8 +157,8 @@ impl Mini {
         self.begun += begun;
     }
 
-    /// Gives up the sequence numbers that did not fit, so that no commit waits for them. This must
-    /// precede any other operation.
+    /// Voids the sequence numbers that did not fit, so that no commit waits for them. Call this
+    /// before any other operation.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.store.health()?;
         if let Some((first, count)) = self.open {
@@ -169,8 +169,8 @@ impl Mini {
         Ok(())
     }
 
-    /// Performs two concurrent commits, of which the later one is written first, as threads may.
-    /// Returns for each whether it is in effect.
+    /// Performs two concurrent commits and writes the later one first, as threads may. Returns
+    /// whether each of them is in effect.
     pub(crate) fn commit_two(
         &mut self,
         writes: [&[ModelWrite]; 2],
@@ -185,7 +185,7 @@ impl Mini {
         self.next = second + writes[1].len() as u64;
         let held = match self.append(first, writes[0], durability) {
             Err(error) if error.is_full() => {
-                // The later commit is acknowledged only after the earlier one is given up.
+                // The later commit is acknowledged only after the earlier one is voided.
                 self.open = Some((first, writes[0].len() as u32));
                 match self.settle() {
                     Err(error) if error.is_full() => {}
@@ -207,7 +207,7 @@ impl Mini {
             .iter()
             .map(|write| (&write.key[..], write.value.as_deref()));
         let record = encode_pairs(pairs);
-        // One thread acts as several writers.
+        // Let one thread act as several writers.
         log::write_as(first as usize % LANES);
         let result = self
             .store
@@ -231,7 +231,7 @@ impl Mini {
             .and_then(|(_, value)| value))
     }
 
-    /// Returns all pairs of a tree and the memtable above it.
+    /// Returns all pairs of a tree and of the memtable above it.
     fn scan(
         &self,
         tree: &Tree,
@@ -271,8 +271,8 @@ impl Mini {
         })
     }
 
-    /// Begins or ends a read of the present tree. The tree must be unchanged at the end, even if
-    /// space was freed in between.
+    /// Begins or ends a read of the current tree. The tree must be unchanged at the end, even if
+    /// space was freed meanwhile.
     pub(crate) fn toggle_snapshot(&mut self) -> std::result::Result<bool, StoryError> {
         if self.snapshots.is_empty() {
             let hash = self

@@ -24,11 +24,11 @@ use std::sync::Arc;
 pub(crate) struct PageLog {
     pub(crate) access: log::SegmentAccess,
     pub(crate) flaw: Flaw,
-    /// Number of tiers: 1, or 2 with the leaves on the second.
+    /// Number of tiers: 1, or 2 if the leaves are on the second.
     pub(crate) tiers: u8,
 }
 
-/// Converts an error to the form in which the simulator's caller sees it.
+/// Converts an error to the simulator's error type.
 pub(crate) fn trouble(error: Error) -> StoryError {
     if error.failing_tier().is_some() {
         return StoryError::new(StoryErrorKind::Part, error);
@@ -62,7 +62,7 @@ impl PageLog {
         }
     }
 
-    /// Returns the directories of the tiers. With two tiers, each is a part of the directory that
+    /// Returns the directories of the tiers. If there are two, each is a part of the directory that
     /// crashes.
     fn directories(&self, directory: &Arc<dyn Directory>) -> TierDirectories {
         match self.tiers {
@@ -100,7 +100,7 @@ impl PageLog {
         let segments = mini.store.log().usage().segments;
         let mut result = mini.commit(writes, durability);
         if result.as_ref().is_err_and(Error::is_full) {
-            // A checkpoint releases log space. It contains everything but this commit.
+            // A checkpoint, which contains everything but this commit, releases log space.
             world.coverage.hit("log full");
             result = mini.checkpoint(&world.coverage).and_then(|()| {
                 ledger.mark_durable(number - 1);
@@ -113,7 +113,7 @@ impl PageLog {
         ledger.answer(number, durability, result.map_err(trouble))
     }
 
-    /// Performs two concurrent commits: the halves of a batch.
+    /// Performs the halves of a batch as two concurrent commits.
     fn commit_two(
         mini: &mut Mini,
         writes: [&[ModelWrite]; 2],
