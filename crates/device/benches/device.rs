@@ -1,12 +1,12 @@
-//! Reads and writes of a real file, compared with `fio` in the same run: `cargo bench -p
-//! alluvium-device`.
+//! Reads and writes of a real file, compared with `fio` in the same run:
+//! `cargo bench -p alluvium-device`.
 //!
-//! Each line is a median of three rounds in which fio and each of our modes alternate. The modes of
-//! random reads differ in how they maintain the queue depth: *batches* waits for a whole batch
+//! Each line is a median of three rounds, in which fio alternates with each of our modes. The modes
+//! for random reads differ in how they keep up the queue depth: *batches* waits for a whole batch
 //! before it submits the next, so the queue runs empty at the end of each; *halves* and *eighths*
 //! keep two batches of half the depth in flight, or eight of an eighth; *window* submits one read
-//! for each completed one. Words on the command line select lines: `cargo bench -p alluvium-device
-//! -- "depth 32"`.
+//! for each completed one. Words on the command line select lines:
+//! `cargo bench -p alluvium-device -- "depth 32"`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use alluvium_base::Purpose;
@@ -29,7 +29,7 @@ struct Settings {
     len: u64,
     each: Duration,
     fio: bool,
-    /// Substrings of the names of lines to measure. If empty, all lines are measured.
+    /// Substrings of the names of the lines to measure. If there are none, all lines are measured.
     wanted: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ fn main() {
     bench.sequential();
 }
 
-/// Creates a file that is written completely, so that no read encounters a hole.
+/// Creates a file and writes all of it, so that no read hits a hole.
 fn write_out(directory: &FileDirectory, len: u64) -> Arc<dyn Device> {
     let file = directory.create("data", FileOptions::DIRECT).expect("the file");
     file.grow(len).expect("room for the file");
@@ -132,7 +132,7 @@ fn write_out(directory: &FileDirectory, len: u64) -> Arc<dyn Device> {
 }
 
 impl Bench {
-    /// Prints a line for each of our modes, compared with fio. All of them alternate, `ROUNDS`
+    /// Prints a line for each of our modes, compared with fio. The modes and fio alternate `ROUNDS`
     /// times.
     fn compare(&mut self, fio: &[&str], unit: &str, mut modes: Vec<(String, Mode<'_>)>) {
         let wanted = &self.settings.wanted;
@@ -289,8 +289,8 @@ impl Bench {
         figure
     }
 
-    /// Waits for the oldest request, collects all other completed ones, and submits the same number
-    /// again, each in a separate batch.
+    /// Waits for the oldest request, collects all others that have completed, and submits as many
+    /// again, each in a batch of its own.
     fn window(&mut self, depth: usize) -> Figure {
         let mut in_flight = VecDeque::new();
         for buffer in self.arena.buffers(depth, PAGE) {
@@ -363,9 +363,9 @@ fn measure(each: Duration, mut step: impl FnMut() -> usize) -> Figure {
     }
 }
 
-/// Returns user and system processor time of this process in seconds.
+/// Returns the user and system processor time of this process in seconds.
 fn cpu_seconds() -> f64 {
-    // SAFETY: `rusage` is plain numbers, for which zeros are a value; the call fills it.
+    // SAFETY: `rusage` consists of plain numbers, for which zeros are valid, and the call fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -375,7 +375,7 @@ fn cpu_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// Measures the same file with fio: rate, and processor time per operation.
+/// Measures the same file with fio: its rate, and its processor time per operation.
 fn fio_run(path: &Path, len: u64, each: Duration, extra: &[&str]) -> Option<Figure> {
     let output = Command::new("fio")
         .args([
@@ -397,8 +397,8 @@ fn fio_run(path: &Path, len: u64, each: Duration, extra: &[&str]) -> Option<Figu
         .args(extra)
         .output()
         .ok()?;
-    // The documented terse format 3: 8 and 49 are the read and write rates, 88 and 89 the
-    // percentages of user and system time, counted from one.
+    // Terse format 3 is documented: counted from one, fields 8 and 49 are the read and write rates,
+    // and fields 88 and 89 are the percentages of user and system time.
     let text = String::from_utf8_lossy(&output.stdout);
     let fields: Vec<&str> = text
         .lines()
@@ -451,16 +451,16 @@ impl Arena {
         }
     }
 
-    /// Returns buffers from the start of the arena. The caller has dropped all earlier ones.
+    /// Returns buffers from the start of the arena. The caller must have dropped all earlier ones.
     fn buffers(&self, count: usize, len: usize) -> Vec<AlignedBuffer> {
         (0..count).map(|number| self.buffer(number * len, len)).collect()
     }
 
     fn buffer(&self, at: usize, len: usize) -> AlignedBuffer {
         assert!(at + len <= self.len);
-        // SAFETY: inside the arena, asserted above, aligned, disjoint from the others of its
-        // generation; the buffers of earlier generations have been dropped, and the keeper is never
-        // looked into.
+        // SAFETY: the buffer is inside the arena, as asserted above, aligned, and disjoint from the
+        // others of its generation. The buffers of earlier generations have been dropped, and
+        // nothing looks into the keeper.
         unsafe { AlignedBuffer::from_region(self.start.add(at), len, self.keeper.clone()) }
     }
 }

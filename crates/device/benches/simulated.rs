@@ -1,7 +1,7 @@
-//! Speed of images and requests of the simulated machine, which limits the number of crash points
+//! Speed of images and requests on the simulated machine, which limits the number of crash points
 //! per second.
 //!
-//! `cargo bench -p alluvium-device --bench simulated` prints medians of three. Under `cargo test`
+//! `cargo bench -p alluvium-device --bench simulated` prints medians of three. Under `cargo test`,
 //! every case runs once with few rounds.
 
 use alluvium_base::Purpose;
@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Returns nanoseconds per call, the median of three runs of `rounds` calls.
+/// Returns the median nanoseconds per call of three runs of `rounds` calls.
 fn median_ns(rounds: u64, mut call: impl FnMut(u64)) -> f64 {
     let mut runs: Vec<f64> = (0..3)
         .map(|_| {
@@ -28,7 +28,7 @@ fn report(what: &str, ns: f64) {
     println!("{what:<68} {ns:>10.0} ns  {:>11.0} /s", 1e9 / ns);
 }
 
-/// A durable file of `len` random bytes.
+/// Creates a durable file of `len` random bytes.
 fn filled(directory: &SimDirectory, name: &str, len: usize, options: FileOptions) -> Arc<dyn Device> {
     let mut buffer = AlignedBuffer::zeroed(len);
     fastrand::Rng::with_seed(1).fill(&mut buffer);
@@ -40,7 +40,7 @@ fn filled(directory: &SimDirectory, name: &str, len: usize, options: FileOptions
     file
 }
 
-/// A machine with `mib` MiB in four files, with 40 unsynced sectors spread over them.
+/// Creates a machine with `mib` MiB in four files and 40 unsynced sectors spread over them.
 fn world(mib: usize) -> (SimDirectory, Vec<Arc<dyn Device>>) {
     let directory = SimDirectory::new(1);
     let len = mib << 18;

@@ -1,4 +1,4 @@
-//! I/O requests, batches of requests, and tickets with which a caller waits for a batch.
+//! I/O requests, batches of requests, and tickets for waiting on a batch.
 
 use crate::{AlignedBuffer, Error, Result};
 use alluvium_base::Purpose;
@@ -17,12 +17,11 @@ pub enum IoRequest {
         buffer: AlignedBuffer,
         purpose: Purpose,
     },
-    /// Writes the whole buffer to the file at `offset`. The range must be within the length of the
-    /// file.
+    /// Writes the whole buffer to the file at `offset`. The range must be inside the file.
     Write {
         /// Offset in the file, in bytes.
         offset: u64,
-        /// The bytes to write. Their number is the length of the request.
+        /// The bytes to write, whose number is the length of the request.
         buffer: AlignedBuffer,
         purpose: Purpose,
     },
@@ -45,17 +44,17 @@ impl IoRequest {
     }
 }
 
-/// The outcome of a request. It returns the buffer of the request and the result.
+/// The outcome of a request: its buffer and its result.
 #[derive(Debug)]
 pub struct IoOutcome {
-    /// The buffer of the request. A sync has no buffer.
+    /// The request's buffer, or `None` for a sync.
     pub buffer: Option<AlignedBuffer>,
     /// The result of the request. After a failed read, the contents of the buffer are unspecified.
     pub result: Result<()>,
 }
 
 impl IoOutcome {
-    /// Returns the buffer of the request if the request was successful.
+    /// Returns the request's buffer if the request succeeded.
     ///
     /// # Errors
     /// The error with which the request failed.
@@ -68,7 +67,7 @@ impl IoOutcome {
     }
 }
 
-/// A batch of requests that are submitted to a device together.
+/// A batch of requests, which are submitted to a device together.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -115,8 +114,7 @@ impl IoBatch {
         })
     }
 
-    /// Adds a sync request. The sync does not wait for the other requests of its batch (invariant
-    /// D3).
+    /// Adds a sync request. The sync does not wait for other requests of its batch (invariant D3).
     pub fn sync(&mut self, purpose: Purpose) -> &mut IoBatch {
         self.push(IoRequest::Sync { purpose })
     }
@@ -138,15 +136,15 @@ impl IoBatch {
         self.requests.is_empty()
     }
 
-    /// Returns the requests of the batch. It is used by implementations of `Device`.
+    /// Returns the requests of the batch, for implementations of `Device`.
     #[must_use]
     pub fn into_requests(self) -> Vec<IoRequest> {
         self.requests
     }
 }
 
-/// A handle with which a caller waits for a batch. It returns the outcomes in the order in which
-/// the requests were added to the batch.
+/// A handle for waiting on a batch. It returns the outcomes in the order in which the requests were
+/// added to the batch.
 ///
 /// A ticket may be moved to another thread. Dropping a ticket discards the outcomes but does not
 /// cancel the requests (invariant D1).
@@ -155,27 +153,27 @@ pub struct Ticket {
     shared: Arc<BatchCompletion>,
 }
 
-/// The completion record of a batch, through which a device notifies a [`Ticket`]. The
-/// implementation of the device must complete each request exactly once.
+/// The completion record of a batch, through which a device notifies a [`Ticket`]. The device must
+/// complete each request exactly once.
 #[derive(Debug)]
 pub struct BatchCompletion {
     pending: AtomicUsize,
     outcomes: Mutex<Vec<Option<IoOutcome>>>,
     completed: Condvar,
-    /// Index of the part of the device that executes the batch, for a device that consists of
-    /// several parts.
+    /// Index of the device part that executes the batch, for a device that consists of several
+    /// parts.
     device_part: usize,
 }
 
 impl BatchCompletion {
-    /// Creates the completion record of a batch of `requests` requests, none of which is complete.
+    /// Creates the completion record of a batch of `requests` requests, all of which are pending.
     #[must_use]
     pub fn new(requests: usize) -> Arc<BatchCompletion> {
         BatchCompletion::at(requests, 0)
     }
 
-    /// Creates the completion record of a batch that part `home` of the device executes.
-    /// [`Ticket::device_part`] returns this part.
+    /// Creates the completion record of a batch that part `home` of the device executes, which
+    /// [`Ticket::device_part`] returns.
     #[must_use]
     pub(crate) fn at(requests: usize, home: usize) -> Arc<BatchCompletion> {
         Arc::new(BatchCompletion {
@@ -186,10 +184,10 @@ impl BatchCompletion {
         })
     }
 
-    /// Completes the request at `index` in the batch with the given outcome.
+    /// Completes the request at `index` in the batch.
     ///
     /// # Panics
-    /// If the request is already complete, which is a bug of the implementation.
+    /// If the request is already complete, which is a bug in the device.
     pub fn complete(&self, index: usize, outcome: IoOutcome) {
         let mut outcomes = self.outcomes.lock();
         let previous = outcomes[index].replace(outcome);
@@ -198,14 +196,14 @@ impl BatchCompletion {
             "request {index} of a batch was completed twice"
         );
         // Release ordering: a thread that reads zero with Acquire ordering sees the outcomes and
-        // the bytes of the buffers. The lock is held, so that `Ticket::block` cannot see a pending
+        // the bytes of the buffers. The lock is held so that `Ticket::block` cannot see a pending
         // request and then miss the notification.
         if self.pending.fetch_sub(1, Ordering::Release) == 1 {
             self.completed.notify_all();
         }
     }
 
-    /// Returns a ticket with which a caller waits for this batch.
+    /// Returns a ticket for waiting on this batch.
     #[must_use]
     pub fn ticket(self: &Arc<Self>) -> Ticket {
         Ticket {
@@ -215,7 +213,7 @@ impl BatchCompletion {
 }
 
 impl Ticket {
-    /// Returns a complete ticket for a batch whose outcomes are already known.
+    /// Returns a complete ticket with outcomes that are already known.
     #[must_use]
     pub fn ready(outcomes: Vec<IoOutcome>) -> Ticket {
         Ticket {
@@ -228,8 +226,8 @@ impl Ticket {
         }
     }
 
-    /// Returns whether every request of the batch is complete. This method only reads memory. To
-    /// make progress, call `Device::poll`.
+    /// Returns whether every request of the batch is complete. This only reads memory; to make
+    /// progress, call `Device::poll`.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.shared.pending.load(Ordering::Acquire) == 0
@@ -238,7 +236,7 @@ impl Ticket {
     /// Returns the outcomes in the order of the requests.
     ///
     /// # Panics
-    /// If the ticket is not complete. The caller must wait for it first.
+    /// If the ticket is not complete, because the caller has not waited for it.
     #[must_use]
     pub fn take(self) -> Vec<IoOutcome> {
         assert!(
@@ -252,7 +250,7 @@ impl Ticket {
             .collect()
     }
 
-    /// Returns the buffers of the batch if every request was successful.
+    /// Returns the buffers of the batch if every request succeeded.
     ///
     /// # Errors
     /// The first error among the outcomes.
@@ -268,28 +266,27 @@ impl Ticket {
         Ok(buffers)
     }
 
-    /// Returns a second ticket with which a caller can wait for the same batch. Only the ticket on
-    /// which `take` is called first receives the outcomes.
+    /// Returns another ticket for the same batch. Only the ticket on which `take` is called first
+    /// receives the outcomes.
     #[must_use]
     pub fn another(&self) -> Ticket {
         self.shared.ticket()
     }
 
-    /// Returns the number of requests of the batch that are not complete.
+    /// Returns the number of pending requests of the batch.
     pub(crate) fn pending(&self) -> usize {
         self.shared.pending.load(Ordering::Acquire)
     }
 
-    /// Returns the part of the device that executes the batch. One thread can wait for all tickets
-    /// of the same part, because waiting for one of them
-    /// ([`Device::wait_some`](crate::Device::wait_some)) also completes the others.
+    /// Returns the device part that executes the batch. One thread can wait for all tickets of a
+    /// part, because waiting for one of them ([`Device::wait_some`](crate::Device::wait_some)) also
+    /// completes the others.
     #[must_use]
     pub fn device_part(&self) -> usize {
         self.shared.device_part
     }
 
-    /// Blocks until the batch is complete. It is for devices whose own threads complete their
-    /// batches.
+    /// Blocks until the batch is complete. For devices whose own threads complete their batches.
     pub(crate) fn block(&self) {
         let mut outcomes = self.shared.outcomes.lock();
         while !self.is_complete() {
@@ -297,8 +294,8 @@ impl Ticket {
         }
     }
 
-    /// Returns whether this ticket belongs to the batch `in_flight`. It is used by implementations
-    /// of `Device`.
+    /// Returns whether this ticket belongs to the batch `in_flight`, for implementations of
+    /// `Device`.
     #[must_use]
     pub fn waits_for(&self, in_flight: &Arc<BatchCompletion>) -> bool {
         Arc::ptr_eq(&self.shared, in_flight)

@@ -1,4 +1,4 @@
-//! Aligned memory for device I/O. The owner of a buffer keeps its memory alive.
+//! Aligned memory for device I/O, kept alive by the owner of a buffer.
 
 use crate::slabs::{self, SLAB};
 use crate::{BLOCK, BUFFER_ALIGNMENT};
@@ -10,10 +10,10 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// An aligned buffer for one request. It has exclusive access to its memory.
+/// An aligned buffer for one request, with exclusive access to its memory.
 ///
-/// A buffer either owns heap memory or borrows a part of a larger region, such as the arena of a
-/// cache. It keeps that region alive.
+/// A buffer either owns heap memory, or borrows part of a larger region, such as a cache's arena,
+/// and keeps that region alive.
 ///
 /// ```
 /// use alluvium_device::AlignedBuffer;
@@ -27,9 +27,9 @@ pub struct AlignedBuffer {
     memory: BufferMemory,
 }
 
-/// Buffers that are larger than this many bytes are not allocated from the heap, because the
-/// allocator would retain the memory of dozens of short-lived streams for each thread. They are
-/// pieces of slabs. A buffer that is larger than a slab is mapped directly from the system.
+/// Buffers larger than this many bytes are not allocated from the heap, where the allocator would
+/// retain the memory of dozens of short-lived streams for each thread. They are pieces of slabs
+/// instead. A buffer larger than a slab is mapped directly from the system.
 const LARGE: usize = 128 << 10;
 
 enum BufferMemory {
@@ -41,14 +41,14 @@ enum BufferMemory {
 
 // SAFETY: a buffer has exclusive access to its memory, which comes from the allocator or is
 // guaranteed to be exclusive by the caller of `from_region`. Moving the buffer to another thread
-// moves that exclusive access. The type of the keeper is `Send + Sync`.
+// moves that access. The keeper is `Send + Sync`.
 unsafe impl Send for AlignedBuffer {}
-// SAFETY: a shared reference to a buffer permits only reading.
+// SAFETY: a shared reference to a buffer only permits reading.
 unsafe impl Sync for AlignedBuffer {}
 
 impl AlignedBuffer {
-    /// Creates a buffer of `len` zero bytes with the alignment [`BUFFER_ALIGNMENT`]. If the system
-    /// is out of memory, the process is aborted. Callers that can return an error should use
+    /// Creates a buffer of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`]. Aborts the process if
+    /// the system is out of memory; callers that can return an error should use
     /// [`AlignedBuffer::try_zeroed`].
     ///
     /// # Panics
@@ -58,10 +58,10 @@ impl AlignedBuffer {
         AlignedBuffer::try_zeroed(len).unwrap_or_else(|| handle_alloc_error(layout(len)))
     }
 
-    /// Creates a buffer of `len` zero bytes. Returns `None` if the system is out of memory.
+    /// Creates a buffer of `len` zero bytes, or returns `None` if the system is out of memory.
     ///
     /// # Panics
-    /// The same as for [`AlignedBuffer::zeroed`].
+    /// As [`AlignedBuffer::zeroed`].
     #[must_use]
     pub fn try_zeroed(len: usize) -> Option<AlignedBuffer> {
         assert!(
@@ -78,7 +78,7 @@ impl AlignedBuffer {
             }
         }
         let layout = layout(len);
-        // SAFETY: the layout has a size above zero, asserted above.
+        // SAFETY: the size of the layout is above zero, as asserted above.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         Some(AlignedBuffer {
             start,
@@ -87,7 +87,7 @@ impl AlignedBuffer {
         })
     }
 
-    /// Creates a buffer that contains `bytes`, padded with zeros to a multiple of [`BLOCK`] and to
+    /// Creates a buffer that contains `bytes`, padded with zeros to a multiple of [`BLOCK`], and to
     /// at least one block.
     #[must_use]
     pub fn padded(bytes: &[u8]) -> AlignedBuffer {
@@ -96,12 +96,12 @@ impl AlignedBuffer {
         buffer
     }
 
-    /// Creates a buffer from a part of a larger region of memory. `keeper` keeps the region alive.
+    /// Creates a buffer from part of a larger memory region, which `keeper` keeps alive.
     ///
     /// # Safety
-    /// `start..start + len` must be initialised memory inside the region that `keeper` owns, and it
-    /// must be aligned to [`BLOCK`]. Until the buffer is dropped, nothing else may read or write
-    /// this memory.
+    /// `start..start + len` must be initialised memory inside the region that `keeper` owns, and
+    /// aligned to [`BLOCK`]. Until the buffer is dropped, nothing else may read or write this
+    /// memory.
     #[must_use]
     pub unsafe fn from_region(
         start: NonNull<u8>,
@@ -116,13 +116,13 @@ impl AlignedBuffer {
         }
     }
 
-    /// Returns the address of the first byte. It is used by implementations of `Device`.
+    /// Returns the address of the first byte, for implementations of `Device`.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
     }
 
-    /// Returns the mutable address of the first byte. It is used by implementations of `Device`.
+    /// Returns the mutable address of the first byte, for implementations of `Device`.
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start.as_ptr()
@@ -133,8 +133,8 @@ fn layout(len: usize) -> Layout {
     Layout::from_size_align(len, BUFFER_ALIGNMENT).expect("the length of a buffer fits the machine")
 }
 
-/// Maps new anonymous pages, which the system fills with zeros when they are first accessed.
-/// Returns `None` if the system is out of memory.
+/// Maps new anonymous pages, which the system fills with zeros on first access. Returns `None` if
+/// the system is out of memory.
 fn map(len: usize) -> Option<NonNull<u8>> {
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: the system chooses the address, so no memory in use is replaced.
@@ -187,8 +187,8 @@ impl fmt::Debug for AlignedBuffer {
     }
 }
 
-/// A long-lived memory region, parts of which are used repeatedly as buffers. An implementation may
-/// therefore register the region with the kernel once.
+/// A long-lived memory region whose parts are used repeatedly as buffers, so that a device may
+/// register the region with the kernel once.
 #[derive(Clone)]
 pub struct MemoryRegion {
     /// Address of the first byte.
@@ -198,7 +198,7 @@ pub struct MemoryRegion {
     pub keeper: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the region consists of an address and a keeper, which is `Send + Sync` itself. The region
+// SAFETY: the region consists of an address and a keeper, which is itself `Send + Sync`. The region
 // gives no access to the bytes.
 unsafe impl Send for MemoryRegion {}
 // SAFETY: as above.

@@ -12,12 +12,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-/// Whether the requests to a file use the page cache of the operating system.
+/// Whether requests to a file use the operating system's page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheMode {
     /// Requests bypass the page cache (`O_DIRECT`). Offsets and lengths must be multiples of
-    /// [`BLOCK`](crate::BLOCK). If the file system refuses direct I/O, the implementation uses
-    /// buffered I/O instead and adds a note to [`Directory::notes`].
+    /// [`BLOCK`](crate::BLOCK). If the file system refuses direct I/O, buffered I/O is used
+    /// instead, and [`Directory::notes`] says so.
     Direct,
     /// Requests use the page cache. Only files opened in this mode can be mapped.
     Buffered,
@@ -26,33 +26,32 @@ pub enum CacheMode {
 /// The access mode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileAccessMode {
-    /// The file can only be read. Every change fails with
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// The file can only be read. Changes fail with [`Error::ReadOnly`](crate::Error::ReadOnly).
     ReadOnly,
     ReadWrite,
 }
 
-/// The options with which a file is opened.
+/// Options for opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileOptions {
-    /// Whether the requests to the file use the page cache.
+    /// Whether requests to the file use the page cache.
     pub caching: CacheMode,
     pub access: FileAccessMode,
 }
 
 impl FileOptions {
-    /// Direct I/O with write access. Page files are opened with these options.
+    /// Direct I/O with write access, as used for page files.
     pub const DIRECT: FileOptions = FileOptions {
         caching: CacheMode::Direct,
         access: FileAccessMode::ReadWrite,
     };
-    /// Buffered I/O with write access. Log files are opened with these options.
+    /// Buffered I/O with write access, as used for log files.
     pub const BUFFERED: FileOptions = FileOptions {
         caching: CacheMode::Buffered,
         access: FileAccessMode::ReadWrite,
     };
 
-    /// Returns a copy of these options with read-only access.
+    /// Returns these options with read-only access.
     #[must_use]
     pub fn read_only(self) -> FileOptions {
         FileOptions {
@@ -62,12 +61,12 @@ impl FileOptions {
     }
 }
 
-/// Identifies a boot of a machine. As long as the id is unchanged, the page cache has kept its
+/// Identifies a boot of a machine. While the id stays the same, the page cache has kept its
 /// contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BootId(pub [u8; 16]);
 
-/// The free space and the size of a file system, in bytes.
+/// The free space and the size of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystemSpace {
     /// Number of bytes that an unprivileged process may still allocate.
@@ -76,14 +75,14 @@ pub struct FileSystemSpace {
     pub total: u64,
 }
 
-/// An exclusive or shared lock on a directory. The lock is released when this value is dropped. If
-/// the process dies, the operating system releases it.
+/// An exclusive or shared lock on a directory, which is released on drop. If the process dies, the
+/// operating system releases it.
 pub struct DirectoryLock {
     _held: Box<dyn Any + Send + Sync>,
 }
 
 impl DirectoryLock {
-    /// Creates a lock, which is released by dropping `held`.
+    /// Creates a lock that is released by dropping `held`.
     #[must_use]
     pub fn new(held: impl Any + Send + Sync) -> DirectoryLock {
         DirectoryLock {
@@ -103,8 +102,8 @@ impl fmt::Debug for DirectoryLock {
 /// File names must not contain separators. Creations, renames and removals of files become durable
 /// with [`Directory::sync`] (D7).
 ///
-/// No method has a default implementation, because a directory that forwards its calls to another
-/// one could otherwise forget to forward a method.
+/// No method has a default implementation. Otherwise, a directory that forwards its calls to
+/// another one could forget to forward a method.
 pub trait Directory: Send + Sync + fmt::Debug {
     /// Creates an empty file called `name` and opens it.
     ///
@@ -118,15 +117,14 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// `NotFound`, `PermissionDenied`, or I/O errors.
     fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>>;
 
-    /// Atomically renames the file `from` to `to`, and replaces an existing file called `to`. Open
-    /// handles of the file remain valid.
+    /// Atomically renames the file `from` to `to`, replacing any existing file called `to`. Open
+    /// handles of the file stay valid.
     ///
     /// # Errors
     /// `NotFound`, or I/O errors.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
-    /// Removes the file called `name`. Open handles of the file remain valid until they are
-    /// dropped.
+    /// Removes the file called `name`. Open handles of the file stay valid until they are dropped.
     ///
     /// # Errors
     /// `NotFound`, or I/O errors.
@@ -141,25 +139,24 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// Makes all earlier creations, renames and removals of files durable.
     ///
     /// # Errors
-    /// I/O errors. An error poisons the directory, as in D4: all later creations, renames, removals
+    /// I/O errors. As in D4, an error poisons the directory: all later creations, renames, removals
     /// and syncs fail.
     fn sync(&self) -> Result<()>;
 
-    /// Acquires the lock called `name` in exclusive mode. The file of the lock is created if
-    /// necessary.
+    /// Acquires the lock called `name` in exclusive mode. The lock file is created if necessary.
     ///
     /// # Errors
     /// `Locked` if another process, or another handle in this process, holds the lock.
     fn lock(&self, name: &str) -> Result<DirectoryLock>;
 
-    /// Acquires the lock called `name` in shared mode. If the file of the lock does not exist and
-    /// the file system is read-only, the call succeeds, because no process can hold the lock there.
+    /// Acquires the lock called `name` in shared mode. If there is no lock file on a read-only file
+    /// system, this succeeds, because no process can hold the lock there.
     ///
     /// # Errors
     /// `Locked` if the lock is held in exclusive mode.
     fn lock_shared(&self, name: &str) -> Result<DirectoryLock>;
 
-    /// Returns the free space and the size of the file system that contains the directory.
+    /// Returns the free space and the size of the directory's file system.
     ///
     /// # Errors
     /// I/O errors.
@@ -174,53 +171,52 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// Returns the I/O counters of all files in this directory, by purpose.
     fn counters(&self) -> &DeviceCounters;
 
-    /// Returns notes to the user on how the directory works on this system. Each note is one
-    /// sentence ("O_DIRECT is refused by …").
+    /// Returns notes for the user about how the directory works on this system, one sentence each
+    /// ("O_DIRECT is refused by …").
     fn notes(&self) -> Vec<String>;
 
-    /// Announces a memory region, parts of which will be used as buffers, so that the
-    /// implementation may register it with the kernel. This is a hint that affects only speed.
+    /// Announces a memory region whose parts will be used as buffers, so that it may be registered
+    /// with the kernel. This is only a hint that affects speed.
     ///
-    /// Registration makes every page of the region resident, and pins the pages until the directory
-    /// and its files are dropped. Until then, no part of the region may be returned to the
-    /// operating system (`madvise`), because requests would continue to use the old pages.
+    /// Registration makes every page of the region resident and pins it until the directory and its
+    /// files are dropped. Until then, no part of the region may be returned to the operating system
+    /// (`madvise`), because requests would keep using the old pages.
     fn register_memory(&self, region: MemoryRegion);
 
     /// Returns the path or another description of the directory, for error messages.
     fn describe(&self) -> String;
 }
 
-/// A file of aligned blocks, which is read and written by batches of requests.
+/// A file of aligned blocks, which is read and written in batches of requests.
 ///
-/// Only methods that are composed of other methods have a default implementation. A file that
-/// forwards its calls to another one could otherwise forget to forward a method.
+/// Only methods that are composed of other methods have a default implementation. Otherwise, a file
+/// that forwards its calls to another one could forget to forward a method.
 pub trait Device: Any + Send + Sync + fmt::Debug {
-    /// Submits a batch and returns without waiting for its completion. Errors are reported in the
-    /// outcomes.
+    /// Submits a batch and returns without waiting for it. Errors are reported in the outcomes.
     ///
     /// # Panics
     /// If a request to a direct file is misaligned (D2).
     fn submit(&self, batch: IoBatch) -> Ticket;
 
-    /// Makes progress on the batch of a ticket without blocking. Returns whether the batch is
+    /// Makes progress on the ticket's batch without blocking. Returns whether the batch is
     /// complete.
     fn poll(&self, ticket: &Ticket) -> bool;
 
-    /// Blocks until the batch of the ticket is complete.
+    /// Blocks until the ticket's batch is complete.
     fn wait(&self, ticket: &Ticket);
 
-    /// Submits several batches and returns one ticket for each. A device that supports it submits
-    /// all of them with a single system call.
+    /// Submits several batches and returns a ticket for each, with a single system call if the
+    /// device supports it.
     ///
     /// # Panics
-    /// The same as for [`Device::submit`].
+    /// As [`Device::submit`].
     fn submit_many(&self, batches: Vec<IoBatch>) -> Vec<Ticket> {
         batches.into_iter().map(|batch| self.submit(batch)).collect()
     }
 
-    /// Blocks until some batch has completed that is executed by the same part of the device as the
-    /// batch of this ticket ([`Ticket::device_part`]). The call may return earlier; if the ticket
-    /// is complete, it returns at once. A device without parts waits for the ticket itself.
+    /// Blocks until some batch completes on the device part that executes this ticket's batch
+    /// ([`Ticket::device_part`]). May return earlier, and returns at once if the ticket is
+    /// complete. A device without parts waits for the ticket itself.
     fn wait_some(&self, ticket: &Ticket) {
         self.wait(ticket);
     }
@@ -233,30 +229,30 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
         self.len() == 0
     }
 
-    /// Returns whether the file was removed while it was open. The contents of such a file are lost
-    /// when it is closed.
+    /// Returns whether the file was removed while it was open. Its contents are then lost when it
+    /// is closed.
     fn is_removed(&self) -> bool;
 
-    /// Extends the file to `len` bytes and allocates the space for the new range, which reads as
-    /// zeros. If the file already has at least this length, the call does nothing.
+    /// Extends the file to `len` bytes and allocates space for the new range, which reads as zeros.
+    /// Does nothing if the file is already that long.
     ///
     /// # Errors
-    /// `DiskFull` if there is not enough space; the file is unchanged then.
+    /// `DiskFull` if there is not enough space, in which case the file is unchanged.
     fn grow(&self, len: u64) -> Result<()>;
 
-    /// Allocates space for all holes in a range inside the file. The contents of the file do not
-    /// change.
+    /// Allocates space for all holes in a range inside the file, whose contents stay the same.
     ///
     /// # Errors
-    /// `DiskFull` if there is not enough space; the file is unchanged then.
+    /// `DiskFull` if there is not enough space, in which case the file is unchanged.
     fn allocate(&self, range: Range<u64>) -> Result<()>;
 
-    /// Prepares a range inside the file for being overwritten, and discards its contents. If the
-    /// file system copies on write, or if another file shares the blocks of the range, the blocks
-    /// are freed and new ones are allocated. Otherwise the call does nothing.
+    /// Prepares a range inside the file for being overwritten, and may discard its contents. If the
+    /// file system copies on write, or if another file shares the range's blocks, the blocks are
+    /// freed and new ones are allocated. Otherwise, this does nothing.
     ///
     /// # Errors
-    /// `DiskFull` if there is not enough space; the contents of the range may be lost then.
+    /// `DiskFull` if there is not enough space, in which case the contents of the range may be
+    /// lost.
     fn renew(&self, range: Range<u64>) -> Result<()>;
 
     /// Shortens the file to `len` bytes.
@@ -265,31 +261,30 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// I/O errors.
     fn truncate(&self, len: u64) -> Result<()>;
 
-    /// Frees the space that a range of the file occupies. Afterwards the range reads as zeros; the
-    /// length of the file does not change. If holes are not supported, the call does nothing.
+    /// Frees the space of a range of the file, which then reads as zeros. The length of the file
+    /// stays the same. If holes are not supported, this does nothing.
     ///
     /// # Errors
     /// I/O errors.
     fn punch_hole(&self, range: Range<u64>) -> Result<()>;
 
     /// Maps a range of a buffered file into memory, shared with the page cache. A store into the
-    /// mapping survives a crash of the process at once, and a crash of the machine only after a
-    /// sync.
+    /// mapping survives a process crash at once, but a crash of the machine only after a sync.
     ///
     /// # Errors
     /// `Unsupported` for a direct file and on a copy-on-write file system.
     fn map(&self, range: Range<u64>) -> Result<FileMapping>;
 
     /// Copies a range of the file `source` to the same offsets in this file. The source may be in
-    /// another directory. The range must be inside both files. If the file system can share blocks
-    /// between the two files, no data is moved.
+    /// another directory, and the range must be inside both files. If the file system can share
+    /// blocks between the two files, no data is moved.
     ///
-    /// During the call, neither file may be written within the range. The copy becomes durable with
+    /// Neither file may be written within the range during the call. The copy becomes durable with
     /// a sync.
     ///
     /// # Errors
-    /// Errors of reading the source or of writing this file. After an error, a part of the range
-    /// may have been copied.
+    /// Errors of reading the source or writing this file. Part of the range may have been copied by
+    /// then.
     fn copy_from(&self, source: &dyn Device, range: Range<u64>, purpose: Purpose) -> Result<()> {
         copy(self, source, range, purpose)
     }
@@ -317,7 +312,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
         Ok(buffers)
     }
 
-    /// Reads `len` bytes at `offset`, blocks until they are read, and returns them.
+    /// Reads `len` bytes at `offset`, and blocks until they are read.
     ///
     /// # Errors
     /// `PastEnd` if the range extends past the end of the file; I/O errors.
@@ -337,7 +332,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
         Ok(self.run(batch)?.remove(0))
     }
 
-    /// Makes every completed write durable, and blocks until this is done.
+    /// Blocks until every completed write is durable.
     ///
     /// # Errors
     /// I/O errors. An error poisons the file (D4).
@@ -348,12 +343,11 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     }
 }
 
-/// Number of bytes that each request of a copy transfers, and (`COPIES`) the number of requests in
-/// each batch.
+/// A copy transfers `COPIED` bytes per request, with `COPIES` requests in each batch.
 const COPIED: u64 = 1 << 20;
 const COPIES: u64 = 4;
 
-/// Copies a range in batches. The next batch is read while the previous one is written.
+/// Copies a range in batches. Each batch is read while the previous one is written.
 pub(crate) fn copy<D: Device + ?Sized>(
     target: &D,
     source: &dyn Device,
@@ -389,10 +383,10 @@ pub(crate) fn copy<D: Device + ?Sized>(
     Ok(())
 }
 
-/// The backing of a [`FileMapping`]. It is either a real mapping or memory whose pages the
-/// simulator makes durable one by one.
+/// The backing of a [`FileMapping`]: a real mapping, or memory whose pages the simulator makes
+/// durable one by one.
 pub trait MappingBacking: Send + Sync {
-    /// Makes the pages of `range` durable; the range is relative to the mapping. A failure poisons
+    /// Makes the pages of `range` durable. The range is relative to the mapping. A failure poisons
     /// the file (D4).
     ///
     /// # Errors
@@ -400,38 +394,38 @@ pub trait MappingBacking: Send + Sync {
     fn sync(&self, range: Range<u64>, purpose: Purpose) -> Result<()>;
 
     /// Faults in the pages of a range for writing, so that later stores do not cause page faults.
-    /// The contents of the pages do not change.
+    /// The contents stay the same.
     ///
     /// # Errors
     /// I/O errors.
     fn populate(&self, range: Range<u64>) -> Result<()>;
 
-    /// Removes the pages of a range from the memory of this process. The page cache keeps their
-    /// contents. This is a hint.
+    /// Drops the pages of a range from this process's memory. The page cache keeps their contents.
+    /// This is only a hint.
     fn release_pages(&self, _range: Range<u64>) {}
 }
 
-/// A range of a file that is mapped into memory, shared with the page cache.
+/// A range of a file mapped into memory, shared with the page cache.
 #[derive(Clone)]
 pub struct FileMapping {
     start: NonNull<u8>,
     len: usize,
     backing: Arc<dyn MappingBacking>,
-    /// A flag that is set when a store into the mapping has failed.
+    /// A flag that is set when a store into the mapping fails.
     broken: Option<&'static AtomicBool>,
 }
 
-// SAFETY: the mapping gives access to its bytes only through `unsafe` functions, whose callers must
-// coordinate their accesses.
+// SAFETY: only `unsafe` functions give access to the bytes, and their callers must coordinate their
+// accesses.
 unsafe impl Send for FileMapping {}
 // SAFETY: as above.
 unsafe impl Sync for FileMapping {}
 
 impl FileMapping {
-    /// Creates a mapping of `len` bytes at `start`, which exists as long as `backing`.
+    /// Creates a mapping of `len` bytes at `start`, which lives as long as `backing`.
     ///
     /// # Safety
-    /// `start..start + len` must remain valid for reads and writes as long as `backing` exists.
+    /// `start..start + len` must stay valid for reads and writes as long as `backing` lives.
     #[must_use]
     pub unsafe fn new(start: NonNull<u8>, len: usize, backing: Arc<dyn MappingBacking>) -> FileMapping {
         FileMapping {
@@ -442,8 +436,8 @@ impl FileMapping {
         }
     }
 
-    /// Returns this mapping with `mark` as its failure flag. The flag is set when a store into the
-    /// mapping fails.
+    /// Returns this mapping with `mark` as the flag that is set when a store into the mapping
+    /// fails.
     #[must_use]
     pub(crate) fn marked_by(self, mark: &'static AtomicBool) -> FileMapping {
         FileMapping {
@@ -454,11 +448,11 @@ impl FileMapping {
 
     /// Returns whether a store into the mapping has failed, so that recent stores may be lost. This
     /// happens if the file system or the device has failed, or if the file was shortened. A writer
-    /// must check this before it relies on its stores. The next sync will also fail.
+    /// must check this before it relies on its stores. The next sync will fail too.
     #[must_use]
     #[inline]
     pub fn is_broken(&self) -> bool {
-        // The flag is set by a signal handler, which interrupts a store of this thread.
+        // The flag is set by a signal handler that interrupts a store of this thread.
         compiler_fence(Ordering::SeqCst);
         self.broken.is_some_and(|mark| mark.load(Ordering::Relaxed))
     }
@@ -497,7 +491,7 @@ impl FileMapping {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) }
     }
 
-    /// Makes the pages that contain `range` durable, and blocks until this is done.
+    /// Blocks until the pages that contain `range` are durable.
     ///
     /// # Errors
     /// I/O errors. An error poisons the file (D4).
@@ -513,8 +507,8 @@ impl FileMapping {
         self.backing.populate(range)
     }
 
-    /// Removes the pages of `range` from the memory of this process, for use when the writer no
-    /// longer needs them. The page cache keeps their contents. This is a hint.
+    /// Drops the pages of `range` from this process's memory once the writer no longer needs them.
+    /// The page cache keeps their contents. This is only a hint.
     pub fn release_pages(&self, range: Range<u64>) {
         self.backing.release_pages(range);
     }
@@ -529,8 +523,8 @@ impl fmt::Debug for FileMapping {
     }
 }
 
-/// Checks that a request satisfies invariant D2. Every implementation calls this function before it
-/// executes the request.
+/// Checks that a request satisfies invariant D2. Every implementation calls this before it executes
+/// the request.
 ///
 /// # Panics
 /// If a direct request is misaligned.

@@ -1,24 +1,24 @@
-//! I/O counters by purpose. They are always enabled, because a request costs only one or two
-//! relaxed additions.
+//! I/O counters by purpose. They are always on, because they cost only one or two relaxed additions
+//! per request.
 
 use alluvium_base::Purpose;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The values of the I/O counters of one purpose.
+/// The values of one purpose's I/O counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
-    /// Number of read requests that were admitted to the device.
+    /// Number of read requests admitted to the device.
     pub reads: u64,
     /// Total length of these read requests in bytes.
     pub read_bytes: u64,
-    /// Number of write requests that were admitted to the device.
+    /// Number of write requests admitted to the device.
     pub writes: u64,
     /// Total length of these write requests in bytes.
     pub written_bytes: u64,
     /// Number of syncs of files, mapped ranges and directories.
     pub syncs: u64,
-    /// Number of bytes that were returned to the file system by punching holes.
+    /// Number of bytes returned to the file system by punching holes.
     pub punched_bytes: u64,
 }
 
@@ -46,7 +46,7 @@ struct CounterRow {
     punched_bytes: AtomicU64,
 }
 
-/// The current I/O counters of each purpose. Clones share the same counters.
+/// The current I/O counters of each purpose. Clones share them.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -62,7 +62,7 @@ pub struct DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// Creates counters whose values are zero.
+    /// Creates counters that are all zero.
     #[must_use]
     pub fn new() -> DeviceCounters {
         DeviceCounters::default()
@@ -72,13 +72,13 @@ impl DeviceCounters {
         &self.rows[purpose as usize]
     }
 
-    /// Adds a read request of `bytes` bytes to the counters of `purpose`.
+    /// Counts a read request of `bytes` bytes for `purpose`.
     pub fn read(&self, purpose: Purpose, bytes: u64) {
         self.row(purpose).reads.fetch_add(1, Ordering::Relaxed);
         self.row(purpose).read_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Adds a write request of `bytes` bytes to the counters of `purpose`.
+    /// Counts a write request of `bytes` bytes for `purpose`.
     pub fn write(&self, purpose: Purpose, bytes: u64) {
         self.row(purpose).writes.fetch_add(1, Ordering::Relaxed);
         self.row(purpose)
@@ -90,15 +90,15 @@ impl DeviceCounters {
         self.row(purpose).syncs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds a punched hole of `bytes` bytes to the counters of `purpose`.
+    /// Counts a punched hole of `bytes` bytes for `purpose`.
     pub fn punch(&self, purpose: Purpose, bytes: u64) {
         self.row(purpose)
             .punched_bytes
             .fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the current values of all counters. The counters of different purposes are not read
-    /// at the same moment.
+    /// Returns the current values of all counters. Counters of different purposes are not read at
+    /// the same instant.
     #[must_use]
     pub fn snapshot(&self) -> DeviceStats {
         let mut counts = [DeviceCounts::default(); Purpose::COUNT];
@@ -116,20 +116,20 @@ impl DeviceCounters {
     }
 }
 
-/// A snapshot of the values of the counters.
+/// A snapshot of the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct DeviceStats {
     counts: [DeviceCounts; Purpose::COUNT],
 }
 
 impl DeviceStats {
-    /// Returns the values of the counters of one purpose.
+    /// Returns the counters of one purpose.
     #[must_use]
     pub fn of(&self, purpose: Purpose) -> DeviceCounts {
         self.counts[purpose as usize]
     }
 
-    /// Returns the sums of the counters over all purposes.
+    /// Returns the sums over all purposes.
     #[must_use]
     pub fn total(&self) -> DeviceCounts {
         self.counts.iter().fold(DeviceCounts::default(), |sum, &count| {
@@ -137,7 +137,7 @@ impl DeviceStats {
         })
     }
 
-    /// Returns the sums of the values in both snapshots.
+    /// Returns the sum of both snapshots.
     #[must_use]
     pub fn plus(&self, other: &DeviceStats) -> DeviceStats {
         let mut counts = self.counts;

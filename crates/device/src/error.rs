@@ -1,4 +1,4 @@
-//! The errors of devices, with advice on how to react to them.
+//! The errors of devices, with advice for the user.
 
 use alluvium_base::ErrorKind;
 use std::io;
@@ -17,7 +17,7 @@ pub enum DeviceOperation {
     /// Allocates space in a file or extends a file.
     Grow,
     Truncate,
-    /// Returns the space of a range of a file to the file system.
+    /// Returns the space of a file's range to the file system.
     PunchHole,
     /// Maps a range of a file into memory.
     Map,
@@ -54,8 +54,8 @@ impl std::fmt::Display for DeviceOperation {
     }
 }
 
-/// The error of a failed device operation. Every variant contains the name of the file, and its
-/// message says what the user can do.
+/// The error of a failed device operation. Every variant names the file, and its message says what
+/// the user can do.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -86,8 +86,8 @@ pub enum Error {
         /// Number of the process that holds the lock, if it is known.
         holder: Option<u32>,
     },
-    /// The file system is full. Nothing was changed; the operation can be retried after space was
-    /// freed.
+    /// The file system is full. Nothing was changed; the operation can be retried once space has
+    /// been freed.
     #[error("the disk is full: {operation} {file} needs {wanted} more bytes; free some space and try again")]
     DiskFull {
         operation: DeviceOperation,
@@ -100,12 +100,12 @@ pub enum Error {
     Exhausted {
         operation: DeviceOperation,
         file: String,
-        /// Error of the operating system.
+        /// The operating system's error.
         source: io::Error,
-        /// What the user can do about it. The text is a clause of the error message.
+        /// What the user can do about it, phrased as a clause of the error message.
         remedy: &'static str,
     },
-    /// The request extends past the end of the file.
+    /// The request reaches beyond the end of the file.
     #[error(
         "{operation} {file} at {offset}, {len} bytes, reaches past its end at {end}: the file was truncated"
     )]
@@ -131,7 +131,7 @@ pub enum Error {
         operation: DeviceOperation,
         file: String,
     },
-    /// An earlier sync of the file failed. Its contents are therefore unknown until it is reopened
+    /// An earlier sync of the file failed, so its contents are unknown until it is reopened
     /// (invariant D4).
     #[error(
         "{operation} {file} failed: an earlier sync of the file failed, so it accepts no more changes; close the store and open it again"
@@ -140,8 +140,8 @@ pub enum Error {
         operation: DeviceOperation,
         file: String,
     },
-    /// The implementation does not support the operation, such as mapping on a file system that
-    /// refuses it. The caller has an alternative.
+    /// The operation is not supported here, such as mapping on a file system that refuses it. The
+    /// caller has an alternative.
     #[error("{operation} {file} is not supported here: {why}")]
     Unsupported {
         operation: DeviceOperation,
@@ -160,11 +160,11 @@ pub enum Error {
         offset: u64,
         /// Length of the request in bytes, or 0 if the operation has no length.
         len: u64,
-        /// Error of the operating system.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The file or the directory was removed while it was open. Everything that is written to it is
-    /// lost when it is closed.
+    /// The file or directory was removed while it was open. Everything written to it is lost when
+    /// it is closed.
     #[error(
         "{file} was removed while the store was open, so new writes would be lost: stop the program that removes it, close the store, and restore a backup"
     )]
@@ -172,7 +172,7 @@ pub enum Error {
         /// Name of the file, or path of the directory.
         file: String,
     },
-    /// The simulated machine has crashed, so that requests no longer reach the device.
+    /// The simulated machine has crashed, so requests no longer reach the device.
     #[error("{operation} {file}: the simulated machine has crashed")]
     Crashed {
         operation: DeviceOperation,
@@ -181,7 +181,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Converts an error of the operating system to the corresponding variant.
+    /// Converts an operating system error to the corresponding variant.
     #[must_use]
     pub fn from_io(
         operation: DeviceOperation,
@@ -191,8 +191,8 @@ impl Error {
         source: io::Error,
     ) -> Error {
         let file = file.to_owned();
-        // A write or a sync that fails in this way may have been executed in part. It is therefore
-        // reported as a failure and not as a shortage.
+        // A write or sync that fails in this way may have been executed in part, so report it as a
+        // failure rather than a shortage.
         let has_failed = matches!(
             operation,
             DeviceOperation::Write | DeviceOperation::Sync | DeviceOperation::SyncDirectory
@@ -227,7 +227,7 @@ impl Error {
         }
     }
 
-    /// Returns the class of the error. A missing or truncated file is classified as damage.
+    /// Returns the kind of the error. A missing or truncated file counts as damage.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -238,26 +238,25 @@ impl Error {
         }
     }
 
-    /// Returns whether the operation may succeed after space on the file system has been freed.
+    /// Returns whether the operation may succeed once space on the file system has been freed.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Error::DiskFull { .. })
     }
 
-    /// Returns whether a resource has run out: disk space, or a resource of the process or the
-    /// machine. In this case nothing was changed, the device itself has not failed, and the same
-    /// request may succeed later.
+    /// Returns whether a resource of the disk, the process or the machine has run out. If so,
+    /// nothing was changed, the device itself has not failed, and the same request may succeed
+    /// later.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         matches!(self, Error::DiskFull { .. } | Error::Exhausted { .. })
     }
 }
 
-/// Returns advice for the user on a failure of the device or the operating system.
+/// Returns advice for the user about a failure of the device or the operating system.
 fn advice_for(source: &io::Error) -> &'static str {
     match source.kind() {
-        // The file system had already accepted the data, so it is a layer below the file system
-        // that has run out of space.
+        // The file system had already accepted the data, so a layer below it has run out of space.
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "space has run out below the file system, after it had accepted the data: free some where its \
             image file, thin volume or quota lies, then close the store and open it again"

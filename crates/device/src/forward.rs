@@ -1,11 +1,11 @@
-//! Directories and files that forward their calls to other directories and files. A wrapper
-//! therefore implements only the methods that it changes.
+//! Directories and files that forward their calls to others, so that a wrapper implements only the
+//! methods that it changes.
 //!
 //! A type that implements [`ForwardDirectory`] is a [`Directory`], and a type that implements
-//! [`ForwardDevice`] is a [`Device`]. If a method without a default is added to one of these
-//! contracts, the code does not compile until this module forwards the method for all wrappers.
-//! Methods that a device composes from batches (`sync`, `read_at`, `copy_from`) use the batches of
-//! the wrapper, so that no request bypasses the wrapper.
+//! [`ForwardDevice`] is a [`Device`]. If one of these contracts gets another method without a
+//! default, the code does not compile until this module forwards the method for all wrappers.
+//! Methods that a device composes from batches (`sync`, `read_at`, `copy_from`) use the wrapper's
+//! batches, so that no request bypasses the wrapper.
 
 use crate::{
     BootId, Device, DeviceCounters, Directory, DirectoryLock, FileMapping, FileOptions, FileSystemSpace,
@@ -47,8 +47,8 @@ use std::sync::Arc;
 pub trait ForwardDirectory: Send + Sync + Debug {
     fn inner(&self) -> &dyn Directory;
 
-    /// Wraps a file that the inner directory has created or opened. The default implementation
-    /// returns the file unchanged.
+    /// Wraps a file that the inner directory has created or opened. By default, returns the file
+    /// unchanged.
     fn wrap(&self, file: Arc<dyn Device>, _options: FileOptions) -> Arc<dyn Device> {
         file
     }
@@ -158,11 +158,11 @@ impl<T: ForwardDirectory> Directory for T {
 
 /// A file that forwards to an inner file every method that it does not override.
 ///
-/// A wrapper that creates its own tickets must implement all of `submit`, `poll` and `wait`. By
+/// A wrapper that creates its own tickets must implement `submit`, `poll` and `wait`, all three. By
 /// default, tickets belong to the inner file.
 #[allow(missing_docs, clippy::missing_errors_doc)] // As in `Device`.
 pub trait ForwardDevice: Any + Send + Sync + Debug {
-    /// Returns the file to which methods are forwarded.
+    /// Returns the inner file.
     fn inner(&self) -> &dyn Device;
 
     fn submit(&self, batch: IoBatch) -> Ticket {

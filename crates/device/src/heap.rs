@@ -1,30 +1,30 @@
-//! Configures how the C library's allocator handles freed memory.
+//! Configures what the C library's allocator does with freed memory.
 
 #[cfg(target_env = "gnu")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Minimum size, in bytes, of an allocation that is mapped individually, so that freeing it returns
-/// its memory to the system.
+/// From this size in bytes on, an allocation is mapped individually, so that freeing it returns its
+/// memory to the system.
 #[cfg(target_env = "gnu")]
 const MAPPED_FROM: libc::c_int = 1 << 20;
 
-/// Maximum amount of free memory, in bytes, that each heap may retain at its end.
+/// Maximum number of free bytes that each heap may retain at its end.
 #[cfg(target_env = "gnu")]
 const KEPT: libc::c_int = 1 << 20;
 
 /// Number of heaps per processor. Threads share the heaps, and contend if there are too few: with
-/// one heap per processor, two busy threads used the same heap. Each heap also retains the gaps
-/// between its blocks, so more heaps use more memory: the default of glibc, eight per processor,
+/// one heap per processor, two busy threads ended up on the same heap. Each heap also retains the
+/// gaps between its blocks, so more heaps use more memory: glibc's default of eight per processor
 /// used 13 % more.
 #[cfg(target_env = "gnu")]
 const HEAPS_PER_CORE: usize = 2;
 
-/// Configures the allocator to return freed memory to the system, so that the resident size follows
-/// the memory in use.
+/// Makes the allocator return freed memory to the system, so that the resident size follows the
+/// memory in use.
 ///
 /// By default, glibc retains tens of megabytes in each of its eight heaps per processor after large
-/// buffers have been freed. The settings apply to the whole process, so a program should call this
-/// function at its start, before it creates threads. Without glibc, the function does nothing.
+/// buffers were freed. The settings apply to the whole process, so a program should call this
+/// function first, before it creates threads. Without glibc, the function does nothing.
 pub fn give_freed_memory_back() {
     #[cfg(target_env = "gnu")]
     {
@@ -37,8 +37,8 @@ pub fn give_freed_memory_back() {
             (libc::M_MMAP_THRESHOLD, MAPPED_FROM),
             (libc::M_TRIM_THRESHOLD, KEPT),
         ] {
-            // SAFETY: `mallopt` takes any two integers, and says by its result whether it knows
-            // them. That it knows one of them is not needed for anything but the use of memory.
+            // SAFETY: `mallopt` accepts any two integers, and its result says whether it knows the
+            // setting. Nothing but memory use depends on that.
             unsafe { libc::mallopt(setting, value) };
         }
     }
@@ -49,14 +49,14 @@ pub fn give_freed_memory_back() {
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whole pages that are free between used blocks to the system. This takes about a
-/// millisecond per hundred megabytes, during which threads that allocate have to wait.
+/// millisecond per hundred megabytes, during which allocating threads have to wait.
 ///
-/// The function does nothing unless [`give_freed_memory_back`] was called before, because it
-/// affects the memory of the whole process.
+/// Does nothing unless [`give_freed_memory_back`] was called before, because it affects the memory
+/// of the whole process.
 pub fn give_back_between_blocks() {
     #[cfg(target_env = "gnu")]
     if IS_WANTED.load(Ordering::Relaxed) {
-        // SAFETY: `malloc_trim` takes the locks of the heaps itself, and touches free memory alone.
+        // SAFETY: `malloc_trim` locks the heaps itself and touches only free memory.
         unsafe { libc::malloc_trim(0) };
     }
 }
@@ -77,12 +77,12 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| {
-                    // Lengths that grow, as those of a buffer do; each free teaches glibc to keep
+                    // The lengths grow as those of a buffer do, and each free teaches glibc to keep
                     // more.
                     for length in (1..9).map(|part| part << 20) {
                         drop(vec![1u8; length]);
                     }
-                    // Small allocations that lie behind long ones keep these from going back by
+                    // Small allocations beyond the long ones keep these from being returned by
                     // themselves.
                     let kept: Vec<Vec<u8>> = (0..8).map(|_| vec![1u8; 2 << 20]).collect();
                     drop(kept);
@@ -103,7 +103,7 @@ mod tests {
         if setting == "set" {
             super::give_freed_memory_back();
         }
-        // Every eighth block stays, so that no heap has a free end.
+        // Keep every eighth block, so that no heap has a free end.
         let mut blocks: Vec<Vec<u8>> = (0..8192).map(|_| vec![1u8; 8 << 10]).collect();
         let mut index = 0;
         blocks.retain(|_| {
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(blocks.len(), 1024);
     }
 
-    /// Returns the resident size of a test in a separate process, under a setting.
+    /// Returns the resident size of a test in a separate process with a setting.
     fn resident_of(test: &str, variable: &str, setting: &str) -> u64 {
         let output = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture"])

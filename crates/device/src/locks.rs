@@ -1,4 +1,4 @@
-//! The locks that are held in an in-memory directory.
+//! The locks held in an in-memory directory.
 
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub(crate) enum LockSharing {
     Shared,
 }
 
-/// The locks that are held, by name, each with its mode and the number of its holders.
+/// The held locks by name, each with its mode and number of holders.
 #[derive(Debug, Default)]
 pub(crate) struct DirectoryLocks {
     taken: BTreeMap<String, (LockSharing, usize)>,
@@ -21,7 +21,7 @@ impl DirectoryLocks {
     /// Acquires a lock.
     ///
     /// # Errors
-    /// `Locked` if the lock is held in a mode that conflicts with the requested one.
+    /// `Locked` if the lock is held in a conflicting mode.
     pub(crate) fn take(&mut self, name: &str, sharing: LockSharing) -> Result<()> {
         let (how, times) = self.taken.entry(name.to_owned()).or_insert((sharing, 0));
         if *times > 0 && (*how == LockSharing::Exclusive || sharing == LockSharing::Exclusive) {
@@ -34,7 +34,7 @@ impl DirectoryLocks {
         Ok(())
     }
 
-    /// Releases a lock once. The lock is free after it was released as often as it was acquired.
+    /// Releases a lock once. It is free once it was released as often as it was acquired.
     pub(crate) fn give_back(&mut self, name: &str) {
         if let Some((_, times)) = self.taken.get_mut(name) {
             *times -= 1;

@@ -1,13 +1,13 @@
-//! Queries the memory of the machine and of the process's container and the CPU time of the
-//! process, and sets thread priorities.
+//! Queries the memory of the machine and of the process's container, and the process's CPU time,
+//! and sets thread priorities.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Number of ticks per second in which Linux reports CPU time, on x86-64 and 64-bit Arm.
+/// Number of ticks per second in which Linux reports CPU time on x86-64 and 64-bit Arm.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Minimum value of a memory limit that means that a control group has no limit.
+/// A memory limit at or above this value means that a control group has no limit.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Returns the size of the machine's memory in bytes, or `None` if the operating system does not
@@ -24,9 +24,9 @@ pub fn memory_of_process(name: &str) -> Option<u64> {
     counted(&fs::read_to_string("/proc/self/status").ok()?, name)
 }
 
-/// Returns the number of resident bytes of the executable of this program, from Linux's
-/// `/proc/self/smaps`. The kernel maps a file in units in which it was read, so a copy of a program
-/// may have more resident bytes than the original.
+/// Returns how many bytes of this program's executable are resident, from Linux's
+/// `/proc/self/smaps`. The kernel maps a file in the units in which it was read, so a copy of a
+/// program may have more resident bytes than the original.
 #[must_use]
 pub fn memory_of_program() -> Option<u64> {
     let program = std::env::current_exe().ok()?;
@@ -34,8 +34,8 @@ pub fn memory_of_program() -> Option<u64> {
     Some(resident_of(&maps, program.to_str()?))
 }
 
-/// Returns the resident bytes of a file from the text of `smaps`. The header line of each mapping
-/// ends with its file; the lines that follow are its counters.
+/// Returns a file's resident bytes from the text of `smaps`. The header line of each mapping ends
+/// with the file, and the mapping's counters follow.
 fn resident_of(maps: &str, file: &str) -> u64 {
     let (mut resident, mut is_wanted) = (0, false);
     for line in maps.lines() {
@@ -50,7 +50,7 @@ fn resident_of(maps: &str, file: &str) -> u64 {
     resident
 }
 
-/// The CPU time that this process has consumed.
+/// The CPU time that this process has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
     pub user_us: u64,
@@ -74,7 +74,7 @@ pub fn kernel() -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Parses the CPU times of a process. The fields follow its name in parentheses.
+/// Parses the CPU times of a process, which follow its name in parentheses.
 fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
@@ -90,15 +90,15 @@ fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     })
 }
 
-/// Returns the memory limit of this process's container in bytes, which is the minimum of the
-/// limits of its control groups. Returns `None` if no control group has a limit.
+/// Returns the memory limit of this process's container in bytes, which is the lowest limit of any
+/// of its control groups, or `None` if there is no limit.
 #[must_use]
 pub fn container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     least_limit(&groups, Path::new("/sys/fs/cgroup"))
 }
 
-/// Returns the minimum limit of a process's control groups.
+/// Returns the lowest limit of a process's control groups.
 fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
     let limits = group_files(groups, mount)
         .into_iter()
@@ -106,14 +106,13 @@ fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// The nice value of background threads. While other threads compete for a processor, such a thread
-/// gets a third of their share.
+/// The nice value of background threads. In competition for a processor, such a thread gets a third
+/// of the share of any other.
 const BACKGROUND_NICE: i32 = 5;
 
-/// Lowers the priority of the calling thread in favour of other threads. If the system does not
-/// permit this, nothing changes.
+/// Lowers the calling thread's priority in favour of other threads, if the system permits it.
 pub fn lower_priority() {
-    // On Linux nice values apply to single threads.
+    // On Linux, nice values apply to single threads.
     let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
 }
 
@@ -122,7 +121,7 @@ fn total(text: &str) -> Option<u64> {
     counted(text, "MemTotal")
 }
 
-/// Returns the value of the line with this name, converted from KiB to bytes.
+/// Returns the value on the line with this name, converted from KiB to bytes.
 fn counted(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -136,7 +135,8 @@ fn limit(text: &str) -> Option<u64> {
 
 /// Returns the files that may hold a memory limit for a process in these groups
 /// (`/proc/self/cgroup`): those of its group and of all ancestors, for both versions of control
-/// groups. In a container the group's path may be absent; the root of the mount is then the group.
+/// groups. In a container, the group's path may be absent, and the group is then the root of the
+/// mount.
 fn group_files(groups: &str, mount: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(least("0::/outer/inner\n"), Some(64 << 20));
         group("outer/inner", "memory.max", "33554432\n");
         assert_eq!(least("0::/outer/inner\n"), Some(32 << 20));
-        // Version 1, seen from inside a container whose group is the root of the mount.
+        // Version 1, as seen in a container whose group is the root of the mount.
         let groups = "5:memory:/docker/abc\n0::/elsewhere\n";
         assert_eq!(least(groups), None);
         group("memory", "memory.limit_in_bytes", "134217728\n");

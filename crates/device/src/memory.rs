@@ -1,9 +1,8 @@
-//! A directory whose files are in memory. It is the fastest and the simplest implementation of the
-//! contract.
+//! A directory whose files are in memory, the fastest and simplest implementation of the contract.
 //!
 //! The data is lost when the last handle is dropped. Syncs succeed and are counted. A file is a
-//! vector of chunks behind a lock. The bytes of a mapped range are stored in separate memory, which
-//! never moves.
+//! vector of chunks behind a lock. The bytes of a mapped range are in separate memory that never
+//! moves.
 
 use crate::contract::check_alignment;
 use crate::locks::{DirectoryLocks, LockSharing};
@@ -19,7 +18,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Size of the unit in which an in-memory file is allocated, in bytes.
+/// Allocation unit of an in-memory file, in bytes.
 const CHUNK: u64 = 64 << 10;
 
 /// A directory whose files are kept in memory.
@@ -46,8 +45,8 @@ struct MemoryDirectoryState {
     counters: DeviceCounters,
 }
 
-/// The chunks of a file. A chunk never moves once it is allocated. An absent chunk is a hole, which
-/// reads as zeros.
+/// The chunks of a file. An allocated chunk never moves. An absent chunk is a hole, which reads as
+/// zeros.
 #[derive(Debug, Default)]
 struct MemoryContents {
     state: RwLock<ChunkedBytes>,
@@ -61,8 +60,8 @@ struct ChunkedBytes {
 }
 
 impl ChunkedBytes {
-    /// Splits `range` at chunk boundaries and calls `visit` for each piece. The arguments are the
-    /// chunk number, the range within the chunk, and the range within the request.
+    /// Splits `range` at chunk boundaries and calls `visit` for each piece, with the chunk number,
+    /// the range within the chunk, and the range within the request.
     fn pieces(range: Range<u64>, mut visit: impl FnMut(u64, Range<usize>, Range<usize>)) {
         let mut at = range.start;
         while at < range.end {
@@ -120,8 +119,8 @@ impl ChunkedBytes {
     }
 }
 
-/// The memory that backs a mapped range. It outlives the mapping, because the stored bytes belong
-/// to the file.
+/// The memory behind a mapped range. It outlives the mapping, because the stored bytes belong to
+/// the file.
 #[derive(Debug)]
 struct MappedMemory {
     start: NonNull<u8>,
@@ -129,9 +128,9 @@ struct MappedMemory {
     counters: DeviceCounters,
 }
 
-// SAFETY: the bytes are reached through raw copies only; callers of `FileMapping::write`
-// coordinate, and a read of a file beside a store into its mapping is as racy here as it is on a
-// real machine, which is why the log never does it.
+// SAFETY: the bytes are reached only through raw copies, and callers of `FileMapping::write`
+// coordinate. Reading a file while its mapping is written is as racy here as on a real machine,
+// which is why the log never does it.
 unsafe impl Send for MappedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for MappedMemory {}
@@ -146,9 +145,8 @@ impl MappedMemory {
         }
     }
 
-    /// Returns the overlap of the file range `offset..offset + len` with this mapping, which begins
-    /// at file offset `start`. The result is the offset in the mapping, the offset in the request,
-    /// and the length.
+    /// Returns how the file range `offset..offset + len` overlaps this mapping, which begins at
+    /// file offset `start`: the offset in the mapping, the offset in the request, and the length.
     fn overlap(&self, start: u64, offset: u64, len: usize) -> Option<(usize, usize, usize)> {
         let from = offset.max(start);
         let to = (offset + len as u64).min(start + self.len as u64);
@@ -163,8 +161,8 @@ impl MappedMemory {
 
     fn copy_out(&self, start: u64, offset: u64, out: &mut [u8]) {
         if let Some((mine, theirs, len)) = self.overlap(start, offset, out.len()) {
-            // SAFETY: both ranges are in bounds by `overlap`, and the contract of
-            // `FileMapping::write` excludes a concurrent store.
+            // SAFETY: `overlap` returns ranges in bounds, and the contract of `FileMapping::write`
+            // excludes a concurrent store.
             unsafe {
                 std::ptr::copy_nonoverlapping(self.start.as_ptr().add(mine), out[theirs..].as_mut_ptr(), len);
             }
@@ -183,7 +181,8 @@ impl MappedMemory {
 
 impl Drop for MappedMemory {
     fn drop(&mut self) {
-        // SAFETY: the memory came from a boxed slice of this length in `new` and is freed once.
+        // SAFETY: `new` got the memory from a boxed slice of this length, and it is freed only
+        // once.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len)) });
     }
 }
@@ -509,7 +508,7 @@ impl Device for MemoryFile {
             state.mappings.push((range.start, Arc::clone(&mapped)));
             mapped
         };
-        // SAFETY: the memory exists as long as the backing, which the mapping keeps alive.
+        // SAFETY: the memory lives as long as the backing, which the mapping keeps alive.
         Ok(unsafe { FileMapping::new(backing.start, backing.len, backing) })
     }
 

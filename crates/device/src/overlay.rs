@@ -1,10 +1,9 @@
-//! A copy-on-write overlay on another directory. Changes are kept in memory, and the inner
-//! directory is never changed.
+//! A copy-on-write overlay on another directory, which keeps changes in memory and never changes
+//! the inner directory.
 //!
-//! The inner files are opened read-only. A store can therefore be opened, recovered and read
-//! without changing a byte of it, even on read-only media. The changes are discarded with the last
-//! handle. The caller must bound the memory that they use. The lock on the inner directory is a
-//! shared lock.
+//! The inner files are opened read-only, so a store can be opened, recovered and read without
+//! changing a byte of it, even on read-only media. The changes are discarded with the last handle.
+//! The caller must bound the memory they use. The inner directory is locked in shared mode.
 //!
 //! Writes, syncs and holes do not reach a device, so they are not counted (D6). Files cannot be
 //! mapped.
@@ -22,7 +21,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Size of the unit in which written data is kept, in bytes.
+/// Size in bytes of the units in which written data is kept.
 const PAGE: u64 = 4096;
 
 /// A directory that wraps another one and keeps all changes in memory.
@@ -66,11 +65,11 @@ struct OverlayContents {
 
 #[derive(Debug, Default)]
 struct OverlayChanges {
-    /// The current length of the file. It is set when the first handle is opened.
+    /// The current length of the file, set when the first handle is opened.
     len: Option<u64>,
-    /// Offset from which on the bytes of the file do not come from the inner file.
+    /// From this offset on, the file's bytes do not come from the inner file.
     below: u64,
-    /// Ranges that read as zeros, whatever the inner file contains there.
+    /// Ranges that read as zeros, no matter what the inner file contains there.
     holes: Vec<Range<u64>>,
     pages: BTreeMap<u64, Box<[u8]>>,
 }
@@ -79,7 +78,7 @@ impl OverlayDirectory {
     /// Creates an overlay without changes.
     ///
     /// # Errors
-    /// Errors that occur while the inner directory is listed.
+    /// Errors of listing the inner directory.
     pub fn new(below: Arc<dyn Directory>) -> Result<OverlayDirectory> {
         let file = |name: String| {
             let contents = OverlayContents {
@@ -213,7 +212,7 @@ impl OverlayChanges {
         self.len.unwrap_or(0)
     }
 
-    /// Returns whether the bytes of a range are the same as in the inner file.
+    /// Returns whether the bytes of a range are those of the inner file.
     fn is_below(&self, range: &Range<u64>) -> bool {
         let written = self
             .pages
@@ -232,7 +231,8 @@ impl OverlayFile {
         out.fill(0);
         if let Some(below) = self.below.as_ref().filter(|_| offset < changes.below) {
             let wanted = end.min(changes.below);
-            // A direct inner file is read in whole blocks; its current end may lie within a block.
+            // A direct inner file is read in whole blocks, and its current end may be within a
+            // block.
             let whole = wanted.next_multiple_of(BLOCK).min(below.len() / BLOCK * BLOCK);
             if whole > offset {
                 let read = below.read_at(offset, (whole - offset) as usize, purpose)?;
@@ -255,7 +255,7 @@ impl OverlayFile {
         Ok(())
     }
 
-    /// Stores written bytes in the overlay's pages.
+    /// Stores written bytes in pages of the overlay.
     fn write(&self, changes: &mut OverlayChanges, offset: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
         let end = offset + bytes.len() as u64;
         for number in offset / PAGE..end.div_ceil(PAGE) {
@@ -345,7 +345,8 @@ impl OverlayFile {
         })
     }
 
-    /// Returns whether every requested range is unchanged, so that the inner file can serve it.
+    /// Returns whether all requested ranges are unchanged, so that the inner file can serve the
+    /// batch.
     fn asks_below(&self, requests: &[IoRequest]) -> bool {
         let changes = self.contents.changes.read();
         requests.iter().all(|request| match request {

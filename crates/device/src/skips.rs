@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::thread;
 
-/// Environment variable with the name of the file in which skipped tests are recorded. Each line
-/// has the missing requirement, the crate and the test, and the reason, separated by tabs. Without
-/// the variable they are only printed.
+/// Environment variable that names the file in which skipped tests are recorded. Each line has the
+/// missing requirement, the crate and the test, and the reason, separated by tabs. Without the
+/// variable, skipped tests are only printed.
 pub const VARIABLE: &str = "ALLUVIUM_SKIPPED_TESTS";
 
 /// Prints and records that the current thread's test, or part of it, is skipped. Tests use the
@@ -23,7 +23,7 @@ pub fn note(package: &str, module: &str, need: &str, why: &dyn Display) {
         return;
     };
     let thread = thread::current();
-    // Where tests do not run in one thread each, only the module is known.
+    // If tests do not each run in a thread of their own, only the module is known.
     let test = thread.name().filter(|&name| name != "main").unwrap_or(module);
     let why = why.to_string().replace(['\n', '\t'], " ");
     let line = format!("{need}\t{package} {test}\t{why}\n");
@@ -36,7 +36,7 @@ pub fn note(package: &str, module: &str, need: &str, why: &dyn Display) {
 }
 
 /// Records that this test, or part of it, is skipped because a requirement is missing. The
-/// arguments are the requirement, as listed in `.ci/skipped`, and the reason in `format!` syntax.
+/// arguments are the requirement as listed in `.ci/skipped`, and the reason in `format!` syntax.
 ///
 /// ```
 /// alluvium_device::skipped!("chromium", "on Debian: apt-get install {}", "chromium");

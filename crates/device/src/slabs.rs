@@ -1,18 +1,18 @@
-//! Allocates memory for large buffers from slabs, which are divided into pieces. Each slab is one
-//! huge page if the system provides huge pages.
+//! Allocates memory for large buffers as pieces of slabs. Each slab is one huge page if the system
+//! provides huge pages.
 //!
-//! The kernel describes the memory of a request to the device page by page. A quarter of a mebibyte
-//! of ordinary pages is 64 entries, which the kernel pins and releases one by one, also in the
-//! interrupt that completes the request. A part of a huge page is a single entry. In addition,
-//! slabs let the next stream reuse the memory of the previous one.
+//! The kernel describes a request's memory to the device page by page. A quarter of a mebibyte of
+//! ordinary pages takes 64 entries, which the kernel pins and releases one by one, even in the
+//! interrupt that completes the request. Part of a huge page is a single entry. Slabs also let the
+//! next stream reuse the memory of the previous one.
 //!
-//! Unused slabs are returned to the system, except for one, which is kept for reuse.
+//! Unused slabs are returned to the system, except for one that is kept for reuse.
 
 use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::{self, NonNull};
 
-/// Size of a slab, and of the largest buffer in it, in bytes.
+/// Size in bytes of a slab, and of the largest buffer in it.
 pub(super) const SLAB: usize = 2 << 20;
 /// Size of a piece, the allocation unit of a slab.
 const PIECE: usize = SLAB / u32::BITS as usize;
@@ -22,23 +22,23 @@ static SLABS: Mutex<Vec<Slab>> = Mutex::new(Vec::new());
 
 struct Slab {
     start: NonNull<u8>,
-    /// Bitmap of the pieces that are in use.
+    /// Bitmap of the pieces in use.
     used: u32,
-    /// Bitmap of the pieces that have been used since the system provided the memory of the slab.
+    /// Bitmap of the pieces used since the system provided the slab's memory.
     touched: u32,
 }
 
-// SAFETY: a slab is memory that only the owners of its pieces can reach.
+// SAFETY: only the owners of a slab's pieces can reach its memory.
 unsafe impl Send for Slab {}
 
-/// Returns a bitmask, starting at bit 0, with one bit for each piece that a buffer of `len` bytes
+/// Returns a bitmask with one bit, from bit 0 up, for each piece that a buffer of `len` bytes
 /// needs.
 fn pieces(len: usize) -> u32 {
     u32::MAX >> (u32::BITS - len.div_ceil(PIECE) as u32)
 }
 
-/// Allocates `len` bytes of zeroed memory, aligned to a piece. The caller has exclusive access to
-/// it until `give_back`. Returns `None` if the system is out of memory.
+/// Allocates `len` bytes of zeroed memory, aligned to a piece, to which the caller has exclusive
+/// access until `give_back`. Returns `None` if the system is out of memory.
 ///
 /// # Panics
 /// If `len` is zero or larger than a slab.
@@ -59,7 +59,8 @@ pub(super) fn take(len: usize) -> Option<NonNull<u8>> {
         }
     };
     if dirty {
-        // SAFETY: the pieces are within the slab, and this thread's alone since they were marked.
+        // SAFETY: the pieces are inside the slab, and belong to this thread alone since they were
+        // marked.
         unsafe { start.write_bytes(0, len) };
     }
     Some(start)
@@ -68,8 +69,8 @@ pub(super) fn take(len: usize) -> Option<NonNull<u8>> {
 /// Frees allocated memory.
 ///
 /// # Safety
-/// `take` must have returned `start` for this `len`. The memory must be freed only once and must
-/// not be used afterwards.
+/// `take` must have returned `start` for this `len`. The memory must be freed only once and not be
+/// used afterwards.
 pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
     let address = start.as_ptr() as usize;
     let over = {
@@ -93,24 +94,24 @@ pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
 }
 
 impl Slab {
-    /// Maps a new slab. The system provides its memory when it is first accessed.
+    /// Maps a new slab. The system provides its memory on first access.
     fn map() -> Option<Slab> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: the address is the system's choice, so that nothing that is in use is replaced.
+        // SAFETY: the system chooses the address, so no memory in use is replaced.
         let mapping = unsafe { mmap_anonymous(ptr::null_mut(), 2 * SLAB, protection, flags) }.ok()?;
         let before = mapping.cast::<u8>().align_offset(SLAB);
-        // SAFETY: less than SLAB of the two.
+        // SAFETY: `before` is less than one of the two slabs mapped.
         let start = unsafe { mapping.cast::<u8>().add(before) };
         for (at, len) in [(0, before), (before + SLAB, SLAB - before)] {
             if len > 0 {
-                // SAFETY: the range lies before or behind the slab in its mapping, and nothing
-                // refers to it.
+                // SAFETY: the range is before or after the slab in its mapping, and nothing refers
+                // to it.
                 let unmapped = unsafe { munmap(mapping.cast::<u8>().add(at).cast(), len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }
         }
-        // SAFETY: advice for memory that was just mapped. Where there are no huge pages, it is as
-        // it was.
+        // SAFETY: the advice concerns memory that was just mapped. If there are no huge pages, it
+        // has no effect.
         let _ = unsafe { madvise(start.cast(), SLAB, Advice::LinuxHugepage) };
         Some(Slab {
             start: NonNull::new(start)?,
@@ -134,13 +135,13 @@ impl Slab {
         let dirty = self.touched & taken != 0;
         self.used |= taken;
         self.touched |= taken;
-        // SAFETY: a bit is that of a piece of the slab.
+        // SAFETY: each bit stands for a piece of the slab.
         (unsafe { self.start.add(shift as usize * PIECE) }, dirty)
     }
 
     fn unmap(self) {
-        // SAFETY: the slab was mapped with this length, is unmapped once, and none of its pieces is
-        // in use.
+        // SAFETY: the slab was mapped with this length and is unmapped only once, and none of its
+        // pieces is in use.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), SLAB) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
@@ -179,14 +180,15 @@ mod tests {
                             let len = random.usize(1..=SLAB / 4);
                             let (start, mark) = (take(len).unwrap(), step as u8 | 1);
                             assert_eq!(start.as_ptr() as usize % PIECE, 0);
-                            // SAFETY: it was taken with this length.
+                            // SAFETY: the memory was taken with this length.
                             let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) };
                             assert!(bytes.iter().all(|&byte| byte == 0));
                             bytes.fill(mark);
                             held.push((start, len, mark));
                         } else if !held.is_empty() {
                             let (start, len, mark) = held.swap_remove(random.usize(..held.len()));
-                            // SAFETY: it was taken with this length, and is given back below.
+                            // SAFETY: the memory was taken with this length, and is given back
+                            // below.
                             let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), len) };
                             assert!(
                                 bytes.iter().all(|&byte| byte == mark),

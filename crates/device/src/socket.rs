@@ -1,5 +1,5 @@
-//! The file of a Unix socket. It is created with the mode that determines who may connect, and is
-//! removed when its server ends.
+//! The file of a Unix socket. Its mode determines who may connect, and it is removed when its
+//! server ends.
 
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
@@ -9,14 +9,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of connections that wait until the server accepts them.
+/// Maximum number of connections waiting for the server to accept them.
 const BACKLOG: i32 = 1024;
 
-/// The file of a listening socket. It is removed when this value is dropped.
+/// The file of a listening socket, removed on drop.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the file. They show whether another server has replaced the file since.
+    /// Device and inode of the file, which show whether another server has replaced it since.
     identity: (u64, u64),
 }
 
@@ -25,18 +25,18 @@ fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 impl SocketFile {
-    /// Creates a non-blocking socket that listens at `path`. A socket file that a terminated server
-    /// has left is replaced. `mode` is the mode of the file, which determines who may connect.
+    /// Creates a non-blocking socket that listens at `path`. Replaces a socket file left behind by
+    /// a terminated server. `mode` is the mode of the file, which determines who may connect.
     ///
     /// # Errors
-    /// `AddrInUse` if another server listens at the path; `AlreadyExists` if the path exists and is
-    /// not a socket; I/O errors.
+    /// `AddrInUse` if another server is listening at the path; `AlreadyExists` if the path exists
+    /// and is not a socket; I/O errors.
     pub fn listen(path: impl AsRef<Path>, mode: u32) -> Result<(UnixListener, SocketFile)> {
         let path = path.as_ref();
         let address = SocketAddrUnix::new(path)?;
         clear(path, &address)?;
         let socket = new_socket()?;
-        // Only the owner can connect until the requested mode is set.
+        // Let only the owner connect until the requested mode is set.
         rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         rustix::net::bind(&socket, &address)?;
         let stat = rustix::fs::lstat(path)?;
@@ -60,8 +60,8 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_own = rustix::fs::lstat(&self.path).is_ok_and(|stat| identity(&stat) == self.identity);
         if is_own {
-            // If the file remains, the next server finds that no process listens on it and removes
-            // it.
+            // If the file remains, the next server finds that no process is listening on it and
+            // removes it.
             let _ = rustix::fs::unlink(&self.path);
         }
     }
@@ -85,7 +85,7 @@ fn clear(path: &Path, address: &SocketAddrUnix) -> Result<()> {
     }
     match rustix::net::connect(new_socket()?, address) {
         Err(Errno::CONNREFUSED) => Ok(rustix::fs::unlink(path)?),
-        // A server too busy to accept another connection is alive.
+        // A server that is too busy to accept another connection is still alive.
         Ok(()) | Err(Errno::AGAIN) => {
             let why = "another server listens at this path: stop it, or choose another path";
             Err(Error::new(ErrorKind::AddrInUse, why))
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(mode(), 0o660);
         let alive = SocketFile::listen(&path, 0o600).unwrap_err();
         assert_eq!(alive.kind(), ErrorKind::AddrInUse);
-        // The state that a killed process leaves.
+        // Leave the state that a killed process leaves.
         drop(listener);
         std::mem::forget(file);
         let (_listener, first) = SocketFile::listen(&path, 0o600).unwrap();

@@ -1,15 +1,15 @@
-//! A directory that simulates slower hardware in real time. Every request takes at least as long as
+//! A directory that simulates slower hardware in real time: every request takes at least as long as
 //! a cost clock charges for it.
 //!
-//! *Scope*: when a request was submitted, and its completion time according to the clock.
+//! *Scope*: when a request was submitted, and when it completes according to the clock.
 //!
 //! *Must not depend on*: the inner directory that executes the requests.
 //!
-//! Experiments can thus run on an SSD as if it were, for example, an older hard disk. The clock
-//! acts as a single server: the accesses to all files queue at it in the order of their submission.
-//! A ticket is complete when the inner device has completed its requests and the clock's completion
-//! time for them has passed. Only reads and writes are charged; syncs, name changes and stores into
-//! mappings are free.
+//! Experiments can thus run on an SSD as if it were an older hard disk, for example. The clock acts
+//! as a single server at which the accesses to all files queue in submission order. A ticket is
+//! complete once the inner device has completed its requests and the clock's completion time for
+//! them has passed. Only reads and writes are charged; syncs, name changes and stores into mappings
+//! are free.
 
 use crate::batch::BatchCompletion;
 use crate::forward::{ForwardDevice, ForwardDirectory};
@@ -57,7 +57,7 @@ struct ThrottleClock {
 
 struct ThrottleState {
     clock: Box<dyn CostClock>,
-    /// The number of each file, by name. The clock identifies files by number.
+    /// The number by which the clock identifies each file, by name.
     files: BTreeMap<String, u64>,
 }
 
@@ -66,11 +66,11 @@ impl ThrottleClock {
         u64::try_from(self.began.elapsed().as_nanos()).expect("a process lives less than five centuries")
     }
 
-    /// Charges the reads and writes among `requests` to the clock. Returns the time at which all of
-    /// them are complete.
+    /// Charges the reads and writes among `requests` to the clock. Returns when all of them are
+    /// complete.
     fn charge(&self, name: &str, file: u64, requests: &[IoRequest]) -> u64 {
         let mut state = self.state.lock();
-        // Read under the lock, so that the clock is charged in time order.
+        // Read the time under the lock, so that the clock is charged in time order.
         let now_ns = self.now_ns();
         let mut done_ns = now_ns;
         for request in requests {
@@ -105,8 +105,7 @@ impl ThrottleClock {
 }
 
 impl ThrottledDirectory {
-    /// Creates a directory that runs `inner` at the speed of `clock`. The time of the clock starts
-    /// now.
+    /// Creates a directory that runs `inner` at the speed of `clock`, whose time starts now.
     #[must_use]
     pub fn new(inner: Arc<dyn Directory>, clock: Box<dyn CostClock>) -> ThrottledDirectory {
         let state = ThrottleState {
@@ -209,7 +208,7 @@ impl ForwardDevice for ThrottledFile {
         let inner = self.inner.submit(batch);
         let ticket = outer.ticket();
         let mut queue = self.queue.lock();
-        // An abandoned batch that is complete no longer needs to be kept (D1).
+        // A complete batch whose ticket was dropped need no longer be kept (D1).
         queue.retain(|queued| Arc::strong_count(&queued.outer) > 1 || !self.inner.poll(&queued.inner));
         queue.push(ThrottledBatch {
             inner,
@@ -237,7 +236,7 @@ impl ForwardDevice for ThrottledFile {
     fn wait(&self, ticket: &Ticket) {
         while !ticket.is_complete() {
             let Some(queued) = self.withdraw(ticket) else {
-                // Another thread waits for the same ticket.
+                // Another thread is waiting for the same ticket.
                 std::thread::yield_now();
                 continue;
             };

@@ -8,11 +8,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::{mem, ptr};
 
-/// Maximum length of a train, plus padding: buffers at multiples of a power of two would share the
-/// same sets of the processor's cache.
+/// Maximum length of a train, plus padding. Without the padding, buffers at multiples of a power of
+/// two would share the same sets of the processor's cache.
 const TRAIN_BYTES: usize = (64 << 10) + 320;
 
-/// Size of a control message, which carries the length of a train's datagrams.
+/// Size of the control message that carries the length of a train's datagrams.
 const CONTROL_BYTES: usize = 64;
 
 /// Memory of a control message, aligned as the system requires.
@@ -20,13 +20,13 @@ const CONTROL_BYTES: usize = 64;
 #[derive(Clone, Copy)]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
-/// State of a burst between calls.
+/// State of a burst that persists between calls.
 #[derive(Debug)]
 pub(super) struct BurstState {
-    /// Receive buffers of trains. Pages that no train has reached use no memory.
+    /// Receive buffers for trains. Pages that no train has reached use no memory.
     landing: Box<[u8]>,
     arrived: Vec<ReceivedTrain>,
-    /// First train with datagrams that have not been handed out.
+    /// The first train with datagrams that have not been handed out.
     next: usize,
     trains: DatagramTrains,
     /// Whether the network path has refused trains, for example because a datagram is longer than a
@@ -48,8 +48,8 @@ impl BurstState {
 
 pub(super) fn receive_trains(socket: &UdpSocket) {
     let on: libc::c_int = 1;
-    // SAFETY: the option is a number, which lives until the call has returned. A system without
-    // this option refuses it, and datagrams come one by one.
+    // SAFETY: the option is a number that lives until the call returns. A system without this
+    // option refuses it, and datagrams then arrive one by one.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -70,7 +70,7 @@ struct MessageHeaders {
 }
 
 impl MessageHeaders {
-    /// Returns memory for `most` messages with `parts` parts in total.
+    /// Allocates memory for `most` messages with `parts` parts in total.
     fn new(most: usize, parts: usize) -> MessageHeaders {
         MessageHeaders {
             names: Vec::with_capacity(most),
@@ -80,7 +80,7 @@ impl MessageHeaders {
         }
     }
 
-    /// Adds a part to the message that is pushed next.
+    /// Adds a part to the next message to be pushed.
     fn push_part(&mut self, bytes: *mut u8, length: usize) {
         // Reallocation would invalidate pointers to parts.
         assert!(self.parts.len() < self.parts.capacity(), "there is space for it");
@@ -90,14 +90,14 @@ impl MessageHeaders {
         });
     }
 
-    /// Adds a message made of the last `parts` parts, with its address and the control message of
-    /// the given length.
+    /// Adds a message made of the last `parts` parts, with an address and a control message of the
+    /// given length.
     fn push(&mut self, parts: usize, name: (libc::sockaddr_storage, u32), control: (ControlBuffer, usize)) {
         assert!(self.names.len() < self.names.capacity(), "there is space for it");
         assert!(parts <= self.parts.len() && control.1 <= CONTROL_BYTES);
         self.names.push(name.0);
         self.controls.push(control.0);
-        // SAFETY: all zeros are a header without anything.
+        // SAFETY: all zeros are a valid, empty header.
         let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
         let (last, first) = (self.names.len() - 1, self.parts.len() - parts);
         header.msg_hdr.msg_name = ptr::from_mut(&mut self.names[last]).cast();
@@ -115,7 +115,7 @@ impl MessageHeaders {
 const EMPTY: ControlBuffer = ControlBuffer([0; CONTROL_BYTES]);
 
 fn empty_name() -> (libc::sockaddr_storage, u32) {
-    // SAFETY: all zeros are an address of no family.
+    // SAFETY: all zeros are an address without a family.
     let name = unsafe { mem::zeroed() };
     (name, size_of::<libc::sockaddr_storage>() as u32)
 }
@@ -124,7 +124,7 @@ fn empty_name() -> (libc::sockaddr_storage, u32) {
 fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, u32) {
     let (mut name, _) = empty_name();
     let any = SocketAddrAny::from(address);
-    // SAFETY: an address of the network is no longer than the storage, which holds any.
+    // SAFETY: a network address is no longer than the storage, which holds any address.
     unsafe {
         ptr::copy_nonoverlapping(
             any.as_ptr().cast::<u8>(),
@@ -139,17 +139,16 @@ fn address_of(name: &libc::sockaddr_storage, length: u32) -> Option<SocketAddr> 
     if (length as usize) < size_of::<libc::sa_family_t>() {
         return None;
     }
-    // SAFETY: the system has written `length` bytes of an address there, its family among them.
+    // SAFETY: the system has written `length` bytes of an address there, including its family.
     let any = unsafe { SocketAddrAny::read(ptr::from_ref(name).cast(), length) };
     SocketAddr::try_from(any).ok()
 }
 
-/// Returns the control message with the length of a train's datagrams, and the control message's
-/// length.
+/// Returns the control message that carries the length of a train's datagrams, and its own length.
 fn length_of_each(each: usize) -> (ControlBuffer, usize) {
     let each = u16::try_from(each).expect("a train is shorter than that");
     let mut control = EMPTY;
-    // SAFETY: the header and two bytes behind it fit into the memory, which is aligned for it.
+    // SAFETY: the header and the two bytes after it fit into the memory, which is suitably aligned.
     unsafe {
         let header = control.0.as_mut_ptr().cast::<libc::cmsghdr>();
         (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
@@ -157,15 +156,15 @@ fn length_of_each(each: usize) -> (ControlBuffer, usize) {
         (*header).cmsg_type = libc::UDP_SEGMENT;
         libc::CMSG_DATA(header).cast::<u16>().write_unaligned(each);
     }
-    // SAFETY: it computes a length.
+    // SAFETY: this only computes a length.
     (control, unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) }
         as usize)
 }
 
 /// Returns the length of a received train's datagrams, or 0 for a single datagram.
 fn segment_length(header: &libc::msghdr) -> usize {
-    // SAFETY: the system has written whole control messages into the memory that the header names,
-    // and their length into the header.
+    // SAFETY: the system has written whole control messages to the memory named in the header, and
+    // their length to the header.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while !message.is_null() {
@@ -200,22 +199,22 @@ pub(super) fn receive(burst: &mut DatagramBurst, socket: &UdpSocket) -> io::Resu
         burst.addresses[count] = train.address;
         count += 1;
     }
-    // The rest of the last train may be empty: then the next call must wait.
+    // The rest of the last train may be empty, in which case the next call must wait.
     while state.arrived.get(state.next).is_some_and(|train| train.is_done()) {
         state.next += 1;
     }
     Ok(count)
 }
 
-/// Waits for trains and receives those that have arrived.
+/// Waits for trains, and receives those that have arrived.
 fn land(state: &mut BurstState, most: usize, socket: &UdpSocket) -> io::Result<()> {
     let mut headers = MessageHeaders::new(most, most);
     for bytes in state.landing.chunks_exact_mut(TRAIN_BYTES) {
         headers.push_part(bytes.as_mut_ptr(), bytes.len());
         headers.push(1, empty_name(), (EMPTY, CONTROL_BYTES));
     }
-    // SAFETY: each header points to a name, a part and a control message; the memory of the part is
-    // the burst's; all live until the call has returned.
+    // SAFETY: each header points to a name, a part and a control message, which live until the call
+    // returns. The burst owns the memory of the part.
     let count = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -264,7 +263,7 @@ fn send_trains(
         let address = burst.addresses[first].expect("what travels has a destination");
         for &at in *train {
             let bytes = burst.bytes(at);
-            // The system only reads sent memory.
+            // The system only reads the memory to be sent.
             headers.push_part(bytes.as_ptr().cast_mut(), bytes.len());
         }
         let control = match train.len() {
@@ -277,7 +276,7 @@ fn send_trains(
     while next < headers.all.len() {
         let rest = &mut headers.all[next..];
         // SAFETY: each header points to a name, parts and perhaps a control message, which live
-        // until the call has returned; the memory of the parts is the burst's.
+        // until the call returns. The burst owns the memory of the parts.
         let done = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, 0) };
         if let Ok(done) = usize::try_from(done) {
             next += done.max(1);
@@ -288,12 +287,12 @@ fn send_trains(
             continue;
         }
         if trains[next].len() > 1 {
-            // The train may be refused rather than its datagrams.
+            // The system may have refused the train rather than its datagrams.
             burst.system.has_refused = true;
             let alone: Vec<&[usize]> = trains[next..].iter().flat_map(|train| train.chunks(1)).collect();
             return send_trains(burst, socket, count, &alone);
         }
-        // This message is lost; later ones may have other destinations.
+        // This message is lost, but later ones may have other destinations.
         next += 1;
         if next == headers.all.len() {
             return Err(error);

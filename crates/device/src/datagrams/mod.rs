@@ -1,8 +1,8 @@
-//! Bursts of datagrams: one system call receives or sends many.
+//! Bursts of datagrams, in which one system call receives or sends many.
 //!
-//! *Scope*: how datagrams pass through the system together. Datagrams of equal length with the same
-//! destination travel as one *train*, which the system processes as one unit (Linux: `UDP_SEGMENT`
-//! and `UDP_GRO`). Most of the system's work is done once per train.
+//! *Scope*: how datagrams pass through the system together. Datagrams of equal length and
+//! destination travel as a *train*, which the system processes as one unit (Linux: `UDP_SEGMENT`
+//! and `UDP_GRO`), so that most of its work is done once per train.
 //!
 //! *Must not depend on*: the contents of the datagrams.
 
@@ -17,7 +17,7 @@ use std::net::{SocketAddr, UdpSocket};
 #[cfg(target_os = "linux")]
 use linux as system;
 
-/// Datagrams with their addresses. The memory is reused for replies.
+/// Datagrams with their addresses, in memory that is reused for replies.
 ///
 /// ```
 /// use alluvium_device::datagrams::DatagramBurst;
@@ -43,16 +43,16 @@ pub struct DatagramBurst {
     system: system::BurstState,
 }
 
-/// Makes a socket receive the datagrams of a train as one unit where the system supports it, which
-/// makes [`DatagramBurst::receive`] cheaper. Call it once per socket from which bursts are
-/// received, and receive from that socket only with bursts.
+/// Makes a socket receive the datagrams of a train as one unit if the system supports it, which
+/// makes [`DatagramBurst::receive`] cheaper. Call this once per socket that receives bursts, and
+/// then receive from it only in bursts.
 pub fn receive_trains(socket: &UdpSocket) {
     system::receive_trains(socket);
 }
 
 impl DatagramBurst {
-    /// Creates a burst of at most `most` datagrams of at most `most_bytes` each. Longer datagrams
-    /// are truncated, so one of length `most_bytes` may be incomplete.
+    /// Creates a burst of up to `most` datagrams of up to `most_bytes` each. Longer datagrams are
+    /// truncated, so one of length `most_bytes` may be incomplete.
     ///
     /// # Panics
     /// If either is zero.
@@ -80,7 +80,7 @@ impl DatagramBurst {
         &self.bytes[index * self.most_bytes..][..self.lengths[index]]
     }
 
-    /// Returns the whole buffer of a datagram.
+    /// Returns a datagram's whole buffer.
     pub fn buffer(&mut self, index: usize) -> &mut [u8] {
         &mut self.bytes[index * self.most_bytes..][..self.most_bytes]
     }
@@ -94,7 +94,7 @@ impl DatagramBurst {
         self.lengths[index] = bytes;
     }
 
-    /// Returns the source or destination address of a datagram.
+    /// Returns a datagram's source or destination address.
     #[must_use]
     pub fn address(&self, index: usize) -> Option<SocketAddr> {
         self.addresses[index]
@@ -105,18 +105,18 @@ impl DatagramBurst {
         self.addresses[index] = Some(address);
     }
 
-    /// Waits for datagrams until the socket's time-out and receives those that have arrived.
+    /// Waits for datagrams until the socket times out, and receives those that have arrived.
     /// Returns their number. Datagrams that do not fit into the burst are returned by the next
     /// call, so a burst belongs to one socket.
     ///
     /// # Errors
-    /// I/O errors; `WouldBlock` or `TimedOut` if none arrived.
+    /// I/O errors; `WouldBlock` or `TimedOut` if no datagram arrived.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         system::receive(self, socket)
     }
 
-    /// Sends the first `count` datagrams, in any order. Datagrams that the system does not accept
-    /// are lost, as UDP permits.
+    /// Sends the first `count` datagrams, in any order. Datagrams that the system refuses are lost,
+    /// as UDP permits.
     ///
     /// # Errors
     /// I/O errors.
@@ -143,7 +143,7 @@ mod system {
 
     pub(super) fn receive_trains(_socket: &UdpSocket) {}
 
-    /// Receives one datagram, where the system has no call for several.
+    /// Receives one datagram, because the system has no call for several.
     pub(super) fn receive(burst: &mut DatagramBurst, socket: &UdpSocket) -> io::Result<usize> {
         let (length, address) = socket.recv_from(burst.buffer(0))?;
         (burst.lengths[0], burst.addresses[0]) = (length, Some(address));
@@ -221,7 +221,7 @@ mod tests {
             expected.push(vec![at as u8; length]);
         }
         burst.send(&one, lengths.len()).unwrap();
-        // A burst with space for only part of a train, and only for short datagrams.
+        // A burst that can hold only part of a train, and only short datagrams.
         let mut small = DatagramBurst::new(3, 7);
         let mut found = Vec::new();
         while found.len() < expected.len() {
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(found, expected);
         other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         assert!(small.receive(&other).is_err(), "nothing is left");
-        // A socket that does not receive trains gets their datagrams.
+        // A socket that does not receive trains still gets their datagrams.
         for at in 0..lengths.len() {
             burst.set_address(at, plain.local_addr().unwrap());
         }

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-/// Maximum datagrams and bytes per train: Linux's limits since version 4.18.
+/// Maximum number of datagrams and bytes in a train, which are Linux's limits since version 4.18.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 65_000;
 
-/// Datagrams in sending order, and the boundaries of trains.
+/// Datagrams in sending order, and where each train ends.
 #[derive(Debug, Default)]
 pub(super) struct DatagramTrains {
     order: Vec<usize>,
@@ -15,17 +15,16 @@ pub(super) struct DatagramTrains {
 }
 
 impl DatagramTrains {
-    /// Groups datagrams by their lengths and destinations. Datagrams that are empty or have no
-    /// destination are left out.
+    /// Groups datagrams by length and destination. Datagrams that are empty or have no destination
+    /// are left out.
     pub(super) fn couple(&mut self, lengths: &[usize], addresses: &[Option<SocketAddr>]) {
         debug_assert_eq!(lengths.len(), addresses.len());
         self.order.clear();
         self.ends.clear();
         let goes = |&at: &usize| lengths[at] > 0 && addresses[at].is_some();
         self.order.extend((0..lengths.len()).filter(goes));
-        // In a train, all datagrams must have the same destination and length, except that the last
-        // one may be shorter. The datagrams are therefore sorted by destination, and then by
-        // decreasing length.
+        // All datagrams of a train must have the same destination and length, except that the last
+        // may be shorter. Sort the datagrams by destination, and then by decreasing length.
         self.order
             .sort_by_key(|&at| (addresses[at], std::cmp::Reverse(lengths[at])));
         let (mut first, mut bytes) = (0, 0);
@@ -48,7 +47,7 @@ impl DatagramTrains {
         }
     }
 
-    /// Makes every datagram a train by itself.
+    /// Makes every datagram a train of its own.
     pub(super) fn uncouple(&mut self) {
         self.ends.clear();
         self.ends.extend(1..=self.order.len());
@@ -69,11 +68,11 @@ impl DatagramTrains {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceivedTrain {
     pub(super) address: Option<SocketAddr>,
-    /// Bytes of all datagrams of the train.
+    /// Total size in bytes of the train's datagrams.
     pub(super) bytes: usize,
-    /// Bytes of each datagram except the last; 0 if there is only one.
+    /// Size in bytes of each datagram except the last, or 0 if there is only one.
     pub(super) each: usize,
-    /// Bytes handed out; `None` initially, so that an empty datagram is handed out once.
+    /// Number of bytes handed out. Initially `None`, so that an empty datagram is handed out once.
     done: Option<usize>,
 }
 
@@ -87,7 +86,7 @@ impl ReceivedTrain {
         }
     }
 
-    /// Returns whether the whole train has been handed out.
+    /// Returns whether the train was handed out entirely.
     pub(super) fn is_done(&self) -> bool {
         self.done.is_some_and(|done| done >= self.bytes)
     }

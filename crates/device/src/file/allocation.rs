@@ -1,10 +1,10 @@
-//! Allocates, finds and frees the disk space of a file.
+//! Allocates, finds and frees a file's disk space.
 //!
-//! The results of `fallocate` differ between file systems. If a range is already allocated, ext4
-//! succeeds, but XFS reports a lack of space on a full disk. Therefore, an out-of-space error is
-//! checked against the extent map of the file. File systems without extents refuse to allocate but
-//! still punch holes. Therefore, a refusal is remembered, and a hole is never punched where it
-//! could not be filled again.
+//! File systems differ in what `fallocate` returns. For a range that is already allocated, ext4
+//! succeeds, but XFS reports a lack of space on a full disk, so an out-of-space error is checked
+//! against the file's extent map. File systems without extents refuse to allocate but still punch
+//! holes, so a refusal is remembered, and a hole is never punched where it could not be filled
+//! again.
 
 use super::open_file::OpenFile;
 use super::placement;
@@ -13,16 +13,16 @@ use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use std::ops::Range;
 
-/// Number of zero bytes in each write, if the file system cannot allocate and zeros are written
+/// Number of zero bytes per write if the file system cannot allocate, so that zeros are written
 /// instead.
 const ZEROS: usize = 1 << 20;
 
-/// Number of bytes that are allocated to find out whether the file system can allocate.
+/// Number of bytes to allocate in order to find out whether the file system can allocate.
 const PROBED: u64 = 4096;
 
 impl OpenFile {
-    /// Allocates space for a range. If the range extends past the end of the file, the file is
-    /// extended. If the file system cannot allocate, zeros are written.
+    /// Allocates space for a range, extending the file if the range reaches beyond its end. If the
+    /// file system cannot allocate, zeros are written.
     pub(super) fn allocate_extending(&self, range: Range<u64>) -> Result<(), Errno> {
         match self.fallocate(FallocateFlags::empty(), &range) {
             Err(errno) if is_refusal(errno) => self.write_zeros(range),
@@ -30,7 +30,7 @@ impl OpenFile {
         }
     }
 
-    /// Allocates space for a range inside the file. The contents of the file do not change.
+    /// Allocates space for a range inside the file, whose contents stay the same.
     pub(super) fn allocate_inside(&self, range: &Range<u64>) -> Result<(), Errno> {
         match self.fallocate(FallocateFlags::KEEP_SIZE, range) {
             Err(errno) if is_refusal(errno) => self.fill_holes(range),
@@ -45,8 +45,8 @@ impl OpenFile {
         }
     }
 
-    /// Discards the contents of a range and allocates new space for it, if overwriting the range
-    /// would require new space in any case.
+    /// If overwriting a range would require new space anyway, discards the range's contents and
+    /// allocates new space for it.
     pub(super) fn renew_inside(&self, range: &Range<u64>) -> Result<(), Errno> {
         if self.writes_elsewhere(range)? && self.punch(range)? {
             self.allocate_inside(range)?;
@@ -54,8 +54,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Returns whether overwriting a range requires new space in addition to the space that the
-    /// range occupies, according to the extent map of the file.
+    /// Returns whether overwriting a range requires space beyond what the range already occupies,
+    /// according to the file's extent map.
     fn writes_elsewhere(&self, range: &Range<u64>) -> Result<bool, Errno> {
         let copies = placement::copies_on_write(&self.descriptor)?;
         let Ok(extents) = sys::extents(&self.descriptor, range.clone()) else {
@@ -66,8 +66,8 @@ impl OpenFile {
             .any(|extent| extent.shared || (copies && extent.written)))
     }
 
-    /// Punches a hole in the file. Returns false, and does nothing, if holes are not supported or
-    /// if this hole could not be filled again.
+    /// Punches a hole in the file. Returns false without doing anything if holes are not supported
+    /// or this hole could not be filled again.
     pub(super) fn punch(&self, range: &Range<u64>) -> Result<bool, Errno> {
         if !self.can_allocate(range) {
             return Ok(false);
@@ -79,8 +79,8 @@ impl OpenFile {
         }
     }
 
-    /// Returns whether space in this file can be allocated without writing. To find out, a part of
-    /// `range`, which must be inside the file, is allocated.
+    /// Returns whether space in this file can be allocated without writing, by allocating part of
+    /// `range`, which must be inside the file.
     pub(super) fn can_allocate(&self, range: &Range<u64>) -> bool {
         self.state.can_allocate(|| {
             let part = range.start..range.end.min(range.start + PROBED);
@@ -100,12 +100,12 @@ impl OpenFile {
     }
 
     /// Returns whether every byte of a range has space of its own, according to the extent map.
-    /// Shared extents are not regarded as such, because changing them requires new blocks.
+    /// Shared extents do not count, because changing them requires new blocks.
     fn has_space(&self, range: &Range<u64>) -> bool {
         let mut at = range.start;
         while at < range.end {
             let Ok(extents) = sys::extents(&self.descriptor, at..range.end) else {
-                // If there is no extent map, only holes can be detected.
+                // Without an extent map, only holes can be detected.
                 return self.next_hole(at).is_ok_and(|hole| hole >= range.end);
             };
             let reached = extents
@@ -126,14 +126,14 @@ impl OpenFile {
         true
     }
 
-    /// Returns the first offset at or after `at` that has no data. The end of the file is regarded
-    /// as a hole.
+    /// Returns the first offset at or after `at` that has no data. The end of the file counts as a
+    /// hole.
     fn next_hole(&self, at: u64) -> Result<u64, Errno> {
         rustix::fs::seek(&self.descriptor, SeekFrom::Hole(at))
     }
 
-    /// Writes zeros into the holes of a range. It is sufficient to search for holes, because on a
-    /// file system that cannot allocate, no space is allocated but unwritten.
+    /// Writes zeros to the holes of a range. A file system that cannot allocate has no space that
+    /// is allocated but unwritten, so looking for holes is enough.
     fn fill_holes(&self, range: &Range<u64>) -> Result<(), Errno> {
         let mut at = range.start;
         while at < range.end {

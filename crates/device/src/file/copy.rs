@@ -1,4 +1,4 @@
-//! Copies a range between two files without moving data, on a file system that can share blocks
+//! Copies a range between two files without moving data, on file systems that can share blocks
 //! between files.
 
 use super::device::FileDevice;
@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use std::ops::Range;
 
 /// Magic numbers (`linux/magic.h`) of the file systems on which `copy_file_range` shares blocks or
-/// copies on the server. On other file systems the call moves the bytes through the kernel piece by
-/// piece, which is slower than batches of requests.
+/// copies on the server. On others, the call moves the bytes through the kernel piece by piece,
+/// which is slower than batches of requests.
 const SHARING: [u64; 5] = [
     0x9123_683e, // Btrfs
     0x5846_5342, // XFS
@@ -18,11 +18,11 @@ const SHARING: [u64; 5] = [
     0x0000_6969, // NFS
 ];
 
-/// Maximum number of bytes that are copied by one call.
+/// Maximum number of bytes that one call copies.
 const MOST: u64 = 1 << 30;
 
 /// Copies as much of a range, from its start, as the file system can copy by itself. Returns the
-/// offset up to which the range was copied.
+/// offset at which it stopped.
 ///
 /// # Errors
 /// I/O errors.
@@ -59,7 +59,7 @@ pub(super) fn share(
                 at += moved as u64;
             }
             Err(Errno::INTR) => {}
-            // The file system cannot copy between these two files, or can copy no further.
+            // The file system cannot copy between these two files, or cannot copy any further.
             Ok(_) | Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => break,
             Err(errno) => return Err(target.failed(DeviceOperation::Write, at, len as u64, errno)),
         }

@@ -1,5 +1,5 @@
-//! A real file as a [`Device`]. The requests of a batch are either refused, executed at once, or
-//! passed to the I/O backend.
+//! A real file as a [`Device`]. Each request of a batch is refused, executed at once, or passed to
+//! the I/O backend.
 
 use super::copy;
 use super::mapping;
@@ -19,15 +19,14 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum length, in bytes, of a buffered write that `submit` executes at once. Such a write is
-/// only a copy into the page cache. Passing it to another thread would cost more than the copy.
+/// Maximum length in bytes of a buffered write that `submit` executes at once. Such a write only
+/// copies to the page cache, which costs less than passing it to another thread.
 const COPIED_AT_ONCE: usize = 64 << 10;
 
-/// The mechanism by which requests are passed to the kernel.
+/// How requests reach the kernel.
 #[derive(Clone, Debug)]
 pub(super) enum IoBackend {
-    /// Requests are passed to io_uring. Worker threads execute the requests that rings handle
-    /// poorly.
+    /// Requests go through io_uring. Worker threads execute those that rings handle poorly.
     Rings(Arc<RingPool>),
     /// Worker threads execute all requests.
     Workers,
@@ -43,7 +42,7 @@ pub(super) struct FileDevice {
 
 /// How a request is executed.
 enum RequestRoute {
-    /// The request has been refused or executed; this is its outcome.
+    /// The request was already refused or executed, with this outcome.
     AtOnce(IoOutcome),
     /// The request is a sync, which a worker thread executes.
     Sync,
@@ -74,12 +73,12 @@ impl FileDevice {
         }
     }
 
-    /// Starts the requests of a batch that are not for the I/O backend. Returns the completion
-    /// record of the batch and the requests for the I/O backend, each with its index in the batch.
+    /// Starts the requests of a batch that do not need the I/O backend. Returns the batch's
+    /// completion record, and the other requests with their indexes in the batch.
     fn sort(&self, batch: IoBatch, home: usize) -> (Arc<BatchCompletion>, Vec<(usize, IoRequest)>) {
         let requests = batch.into_requests();
-        // All requests are checked before any is executed, so that a panic does not leave a part of
-        // the batch in flight.
+        // Check all requests before executing any, so that a panic does not leave part of the batch
+        // in flight.
         for request in &requests {
             self.file.check_alignment(request);
         }
@@ -179,8 +178,7 @@ impl Device for FileDevice {
 
     fn wait_some(&self, ticket: &Ticket) {
         match &self.carrier {
-            // Requests of the batch that are no longer in the ring are completed by the worker
-            // threads.
+            // The worker threads complete the batch's requests that are no longer in the ring.
             IoBackend::Rings(rings) if rings.wait_some(ticket) => {}
             _ => ticket.block(),
         }
@@ -250,8 +248,7 @@ impl Device for FileDevice {
             return Ok(());
         }
         if let Err(errno) = self.file.allocate_extending(old..len) {
-            // A part of the range may have been allocated, and the length of the file extended
-            // accordingly.
+            // Part of the range may have been allocated, and the file extended accordingly.
             let restored = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, old));
             if let Err(restoring) = restored {
                 return Err(self.file.failed(DeviceOperation::Truncate, old, 0, restoring));
@@ -301,7 +298,7 @@ impl Device for FileDevice {
         if len >= old {
             return Ok(());
         }
-        // The recorded length is shortened first, so that no new request past the new end is
+        // Shorten the recorded length first, so that no more requests beyond the new end are
         // accepted.
         self.file.state.set_len(len);
         let truncated = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, len));

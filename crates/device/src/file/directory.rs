@@ -25,8 +25,8 @@ use std::sync::{Arc, OnceLock};
 
 /// A directory of files in a real file system.
 ///
-/// Clones share all state. When the last handle of the directory and its files is dropped, it waits
-/// for the requests in flight.
+/// Clones share all state. Dropping the last handle of the directory and its files waits for the
+/// requests in flight.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -60,11 +60,11 @@ struct FileDirectoryState {
     notes: Arc<DirectoryNotes>,
 }
 
-/// The mode of created files, in which only the owner may read and write. The umask of the process
-/// may remove further bits. Existing files keep their mode.
+/// The mode of new files, which only the owner may read and write. The process's umask may remove
+/// further bits. Existing files keep their mode.
 pub(super) const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
 
-/// The mode of created directories, in which only the owner has access.
+/// The mode of new directories, to which only the owner has access.
 const OWN_DIRECTORY: u32 = 0o700;
 
 /// The notes about a directory, without duplicates.
@@ -83,8 +83,8 @@ impl DirectoryNotes {
 }
 
 impl FileDirectory {
-    /// Creates the directory and its missing ancestors, durably. If the directory exists, it is
-    /// opened.
+    /// Durably creates the directory and its missing ancestors, or opens the directory if it
+    /// exists.
     ///
     /// # Errors
     /// `PermissionDenied`, `DiskFull`, or I/O errors.
@@ -92,10 +92,10 @@ impl FileDirectory {
         FileDirectory::create_with(path, FileDirectoryOptions::default())
     }
 
-    /// Creates a directory like [`FileDirectory::create`], with the given options.
+    /// Like [`FileDirectory::create`], but with the given options.
     ///
     /// # Errors
-    /// The same as for `create`, and `Unsupported` if the kernel refuses the requested engine.
+    /// As `create`, and `Unsupported` if the kernel refuses the requested engine.
     pub fn create_with(path: impl AsRef<Path>, options: FileDirectoryOptions) -> Result<FileDirectory> {
         let path = path.as_ref();
         make_durably(path).map_err(|source| {
@@ -112,10 +112,10 @@ impl FileDirectory {
         FileDirectory::open_with(path, FileDirectoryOptions::default())
     }
 
-    /// Opens a directory like [`FileDirectory::open`], with the given options.
+    /// Like [`FileDirectory::open`], but with the given options.
     ///
     /// # Errors
-    /// The same as for `open`, and `Unsupported` if the kernel refuses the requested engine.
+    /// As `open`, and `Unsupported` if the kernel refuses the requested engine.
     ///
     /// # Panics
     /// If `options.threads` is zero.
@@ -172,8 +172,7 @@ impl FileDirectory {
         })
     }
 
-    /// Returns the engine that is in use, which is either [`IoEngine::Uring`] or
-    /// [`IoEngine::Threads`].
+    /// Returns the engine in use, either [`IoEngine::Uring`] or [`IoEngine::Threads`].
     #[must_use]
     pub fn engine(&self) -> IoEngine {
         match self.shared.carrier {
@@ -202,8 +201,8 @@ impl FileDirectory {
         Ok(())
     }
 
-    /// Creates a device for an open descriptor. Determines whether the descriptor supports direct
-    /// I/O, and advises the kernel on the access pattern.
+    /// Creates a device for an open descriptor, after determining whether the descriptor supports
+    /// direct I/O and advising the kernel on the access pattern.
     fn device(&self, name: &str, options: FileOptions, descriptor: OwnedFd) -> Result<Arc<dyn Device>> {
         let failed = |errno| Self::failed(DeviceOperation::Open, name, errno);
         let stat = rustix::fs::fstat(&descriptor).map_err(failed)?;
@@ -219,9 +218,9 @@ impl FileDirectory {
             CacheMode::Buffered => None,
         };
         if alignment.is_none() {
-            // The blocks next to a block that is read are usually not needed, and sequential
-            // readers request large blocks themselves. The kernel's read-ahead would therefore only
-            // multiply the number of bytes read. The advice is a hint, so a failure is harmless.
+            // The neighbours of a block that is read are usually not needed, and sequential readers
+            // request large blocks themselves, so the kernel's read-ahead would only multiply the
+            // number of bytes read. The advice is a hint, so a failure is harmless.
             let _ = rustix::fs::fadvise(&descriptor, 0, None, Advice::Random);
         }
         let file = Arc::new(OpenFile {
@@ -248,8 +247,8 @@ impl FileDirectory {
         }))
     }
 
-    /// Makes requests through a descriptor bypass the page cache. Returns the alignment that they
-    /// require. If the file system refuses, adds a note and returns `None`.
+    /// Makes requests through a descriptor bypass the page cache, and returns the alignment that
+    /// this requires. If the file system refuses, adds a note and returns `None`.
     fn make_direct(&self, descriptor: &OwnedFd) -> Option<u64> {
         let refused = |how: &str| {
             self.shared.notes.add(format!(
@@ -258,8 +257,8 @@ impl FileDirectory {
             ));
             None
         };
-        // The flag is set after the file was opened, because a refused open with O_CREAT would
-        // leave the file behind.
+        // Set the flag after opening the file, because a refused open with O_CREAT would leave the
+        // file behind.
         let flags = match rustix::fs::fcntl_getfl(descriptor) {
             Ok(flags) => flags,
             Err(errno) => return refused(&format!("the flags of a file are not reported ({errno})")),
@@ -273,11 +272,11 @@ impl FileDirectory {
                 u64::from(stat.stx_dio_offset_align)
             }
             // The kernel is older, or the file system does not report the alignment. The first
-            // request will show whether it is correct.
+            // request will show whether this guess is right.
             _ => BLOCK,
         };
         if alignment == 0 {
-            // The flag was accepted, but every request would ignore it or fail.
+            // The flag was accepted, but requests would ignore it or fail.
             let _ = rustix::fs::fcntl_setfl(descriptor, flags);
             return refused("direct I/O is not offered");
         }
@@ -302,12 +301,12 @@ impl FileDirectory {
             FileAccessMode::ReadOnly => OFlags::RDONLY,
             FileAccessMode::ReadWrite => OFlags::RDWR,
         };
-        // NONBLOCK prevents the open of a FIFO from waiting for its other end.
+        // NONBLOCK keeps the open of a FIFO from waiting for the other end.
         let flags = access | extra | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let opened = retry_on_intr(|| rustix::fs::openat(&self.shared.descriptor, name, flags, OWN_FILE));
         opened
             .and_then(|descriptor| {
-                // If the flag remained set, a ring would return EAGAIN instead of waiting.
+                // If the flag stayed set, a ring would return EAGAIN instead of waiting.
                 let flags = rustix::fs::fcntl_getfl(&descriptor)?;
                 rustix::fs::fcntl_setfl(&descriptor, flags - OFlags::NONBLOCK)?;
                 Ok(descriptor)
@@ -319,8 +318,8 @@ impl FileDirectory {
 impl Directory for FileDirectory {
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
         self.require_unpoisoned(DeviceOperation::Create, name)?;
-        // A file that is created read-only stays empty; the operating system does not require write
-        // access for it.
+        // A new file that is read-only stays empty; the operating system does not require write
+        // access to create it.
         let descriptor = self.open_descriptor(
             DeviceOperation::Create,
             name,
@@ -351,8 +350,8 @@ impl Directory for FileDirectory {
             .map_err(|errno| Self::failed(DeviceOperation::Remove, name, errno))
     }
 
-    /// Names that are not UTF-8 and entries that are not regular files are skipped, because the
-    /// store never creates them.
+    /// Skips names that are not UTF-8 and entries that are not regular files, because the store
+    /// never creates them.
     fn list(&self) -> Result<Vec<String>> {
         let failed = |errno| Self::failed(DeviceOperation::List, &self.describe(), errno);
         let mut names = Vec::new();
@@ -363,7 +362,7 @@ impl Directory for FileDirectory {
                     let flags = AtFlags::SYMLINK_NOFOLLOW;
                     match rustix::fs::statat(&self.shared.descriptor, entry.file_name(), flags) {
                         Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                        // Removed in the meantime.
+                        // The entry was removed meanwhile.
                         Err(Errno::NOENT) => continue,
                         Err(errno) => return Err(failed(errno)),
                     }
@@ -468,8 +467,8 @@ fn check_name(operation: DeviceOperation, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Creates a directory and its missing ancestors. Each new directory is made durable by a sync of
-/// its parent directory.
+/// Creates a directory and its missing ancestors. Syncing the parent of each new directory makes it
+/// durable.
 fn make_durably(path: &Path) -> io::Result<()> {
     match make_own(path) {
         Ok(()) => {}
@@ -481,7 +480,7 @@ fn make_durably(path: &Path) -> io::Result<()> {
                 .ok_or(error)?;
             make_durably(above)?;
             match make_own(path) {
-                // Another thread or process has created the directory in the meantime.
+                // Another thread or process has created the directory meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
                 made => made?,
             }
@@ -507,9 +506,9 @@ fn boot_id() -> std::result::Result<BootId, String> {
     parse_boot_id(&text).ok_or_else(|| format!("{path} holds {text:?}"))
 }
 
-/// Returns an id for the current boot and the mount of the directory, because a file system may
-/// lose its page cache when it is remounted. Kernels before 6.8 reuse mount ids, so on these
-/// kernels the ids of two mounts may be equal.
+/// Returns an id for the current boot and the directory's mount, because a file system may lose its
+/// page cache when it is remounted. Kernels before 6.8 reuse mount ids, so there, two mounts may
+/// have equal ids.
 fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, String> {
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let mount = |flags: StatxFlags| {
@@ -577,7 +576,7 @@ mod tests {
         for round in 0..2 {
             let mut batch = crate::IoBatch::new();
             for page in 0..128u64 {
-                // SAFETY: inside the arena, and each page is in one request.
+                // SAFETY: the page is inside the arena, and each page is in one request only.
                 let registered = unsafe {
                     crate::AlignedBuffer::from_region(start.add(page as usize * 4096), 4096, keeper.clone())
                 };
@@ -611,7 +610,7 @@ mod tests {
         file.grow(4 << 20).unwrap();
         let round = |number: u64| {
             let mut batch = crate::IoBatch::new();
-            // More requests than a ring holds at once.
+            // More requests than a ring can hold at once.
             for page in 0..400 {
                 let bytes = [number as u8 + page as u8 % 7; 4096];
                 batch.write(page * 4096, crate::AlignedBuffer::padded(&bytes), Purpose::Other);
@@ -636,7 +635,7 @@ mod tests {
         for page in 0..100u64 {
             batch.read(page * 4096, crate::AlignedBuffer::zeroed(4096), Purpose::Other);
         }
-        // The kernel already has these when it begins to refuse.
+        // By the time the kernel begins to refuse, it already has these requests.
         let before = file.submit(batch);
         rings.refuse();
         round(2);

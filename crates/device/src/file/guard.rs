@@ -1,13 +1,13 @@
-//! Handles stores into mappings that fail.
+//! Handles failed stores into mappings.
 //!
-//! A store cannot return an error. The kernel may be unable to execute one for three reasons: the
-//! file system has shut down after a device failure, the file was shortened, or space that was
-//! expected to be allocated is missing. The kernel then sends the signal `SIGBUS`, which kills the
-//! process by default. This module catches the signal. It replaces the failed page by a page of
-//! anonymous memory, so that the store completes, and marks the mapping as broken. A writer checks
-//! this mark before it reports its data as written.
+//! A store cannot return an error. The kernel may be unable to execute one because the file system
+//! has shut down after a device failure, because the file was shortened, or because space that
+//! should be allocated is missing. It then sends the signal `SIGBUS`, which kills the process by
+//! default. This module catches the signal. It replaces the failed page with anonymous memory so
+//! that the store completes, and marks the mapping as broken. Writers check this mark before they
+//! report their data as written.
 //!
-//! If the address of a signal is not in a watched mapping, the signal is passed to the previously
+//! If the signal's address is not in a watched mapping, the signal is passed to the previously
 //! installed handler.
 
 use super::sys::MappedPages;
@@ -32,19 +32,19 @@ struct WatchedRange {
 
 /// Head of the list of all entries.
 static FIRST: AtomicPtr<WatchedRange> = AtomicPtr::new(ptr::null_mut());
-/// A mutex that is held while an entry is acquired for a range.
+/// Held while an entry is acquired for a range.
 static TAKING: Mutex<()> = Mutex::new(());
 /// Size of a memory page in bytes, which the handler uses.
 static PAGE: AtomicUsize = AtomicUsize::new(4096);
 
-/// The handler that was installed before. It is written once, before the new handler is installed.
+/// The previously installed handler, which is written once, before the new handler is installed.
 struct PreviousHandler(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
-// SAFETY: the value is written once, by the thread that installs the handler and before it does so.
-// Afterwards it is only read.
+// SAFETY: the thread that installs the handler writes the value once, before it does so. Afterwards
+// the value is only read.
 unsafe impl Sync for PreviousHandler {}
 
-/// A signal handler, as an address for the kernel and as a function to call.
+/// A signal handler, both as the kernel's address and as a function to call.
 #[repr(C)]
 union Handler {
     address: usize,
@@ -54,14 +54,14 @@ union Handler {
 
 static BEFORE: PreviousHandler = PreviousHandler(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// A guard that watches an address range until it is dropped.
+/// Watches an address range until it is dropped.
 #[derive(Debug)]
 pub(super) struct MappingGuard {
     watched: &'static WatchedRange,
 }
 
 impl MappingGuard {
-    /// Starts to watch the pages of a mapping. The guard must be dropped before the pages are
+    /// Starts watching the pages of a mapping. The guard must be dropped before the pages are
     /// unmapped.
     pub(super) fn of(pages: &MappedPages) -> MappingGuard {
         install();
@@ -91,7 +91,7 @@ impl MappingGuard {
     }
 
     /// Returns the flag that is set when a store into the range fails. The flag belongs to this
-    /// range as long as the guard exists.
+    /// range while the guard lives.
     pub(super) fn mark(&self) -> &'static AtomicBool {
         &self.watched.broken
     }
@@ -108,13 +108,13 @@ impl Drop for MappingGuard {
     }
 }
 
-/// Installs the signal handler when it is called for the first time. If the system refuses,
-/// `SIGBUS` keeps its previous effect.
+/// Installs the signal handler on the first call. If the system refuses, `SIGBUS` keeps its default
+/// effect.
 fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
         PAGE.store(rustix::param::page_size(), Ordering::Release);
-        // SAFETY: zeros are a value of this type, and `BEFORE` is written before the handler that
+        // SAFETY: zeros are valid for this type, and `BEFORE` is written before the handler that
         // reads it can run.
         unsafe {
             let before = (*BEFORE.0.get()).as_mut_ptr();
@@ -130,7 +130,7 @@ fn install() {
     });
 }
 
-/// Handles the signal `SIGBUS`. Like any signal handler, it uses only atomics and system calls.
+/// Handles `SIGBUS`. Like any signal handler, it uses only atomics and system calls.
 extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: for this signal, the kernel passes the address of the failed access.
     let address = unsafe { (*info).si_addr() } as usize;
@@ -147,13 +147,13 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
         }
         next = watched.next.load(Ordering::Acquire);
     }
-    // SAFETY: `BEFORE` was written before this handler was in place, and its handler has the type
+    // SAFETY: `BEFORE` was written before this handler was installed, and its handler has the type
     // that its flags say.
     unsafe {
         let before = (*BEFORE.0.get()).assume_init_ref();
         match before.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
-                // The store is repeated when this handler returns, and the kernel then applies the
+                // When this handler returns, the store is repeated, and the kernel applies the
                 // default action.
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
@@ -167,11 +167,10 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
     }
 }
 
-/// Replaces the page that contains `address` by a page of anonymous memory. Returns whether this
-/// succeeded.
+/// Replaces the page that contains `address` with anonymous memory. Returns whether this succeeded.
 fn replace_page(address: usize) -> bool {
     let page = PAGE.load(Ordering::Acquire);
-    // SAFETY: the page belongs to a watched mapping and remains mapped while that mapping is
+    // SAFETY: the page belongs to a watched mapping, and stays mapped while that mapping is
     // watched. `errno` is restored, because the interrupted code may be about to read it.
     unsafe {
         let errno = *libc::__errno_location();

@@ -1,10 +1,9 @@
-//! The lock on a directory. It is an advisory lock on a file that contains the process number of
-//! the holder.
+//! The lock on a directory, an advisory lock on a file that contains the holder's process number.
 //!
-//! *A killed process may still be writing.* Its requests in a ring continue after it has ended, and
-//! may overwrite data of the next holder. Each ring therefore also holds the file of the lock open.
-//! The kernel closes that file together with the ring, after the last request, and only then is the
-//! lock released. If the process recorded in the file has ended, the next holder waits for this.
+//! *A killed process may still be writing.* Its ring requests continue after it has ended, and may
+//! overwrite data of the next holder. Each ring therefore also keeps the lock file open. The kernel
+//! closes that file together with the ring, after the last request, and only then releases the
+//! lock. If the process recorded in the file has ended, the next holder waits for this.
 
 use super::directory::OWN_FILE;
 use crate::uring::{FileSlot, RingPool};
@@ -17,14 +16,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Maximum length of the process number, in bytes.
+/// Maximum length of a process number, in bytes.
 const LONGEST_HOLDER: usize = 16;
 
-/// Maximum time for which an open waits until the remaining ring requests of a terminated process
-/// have ended.
+/// Maximum time for which an open waits for the remaining ring requests of a terminated process.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// A locked file, which is also held open by the rings.
+/// A locked file, which the rings also keep open.
 struct LockedFile {
     rings: Option<FileSlot>,
     file: OwnedFd,
@@ -32,19 +30,19 @@ struct LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // The process number of this process is removed from the file. Otherwise, this process
-        // could be reported as the holder while a later holder has not yet written its own number.
-        // If the removal fails, the number is outdated only briefly.
+        // Remove this process's number from the file. Otherwise, it could be reported as the holder
+        // before a later holder has written its own number. If the removal fails, the number is
+        // stale only briefly.
         let _ = rustix::fs::ftruncate(&self.file, 0);
         self.rings = None;
-        // A ring may release the file later, so the lock is released explicitly. If this fails, the
-        // lock is released when the file is.
+        // A ring may release the file later, so release the lock explicitly. If this fails, the
+        // lock is released with the file.
         let _ = rustix::fs::flock(&self.file, FlockOperation::NonBlockingUnlock);
     }
 }
 
 /// Acquires the lock in exclusive mode. A `flock` lock belongs to the open file description, so a
-/// second handle in this process is refused in the same way as another process.
+/// second handle in this process is refused just like another process.
 pub(super) fn take(
     directory: BorrowedFd<'_>,
     name: &str,
@@ -65,15 +63,15 @@ pub(super) fn take(
         rings: rings.and_then(|rings| rings.register(file.as_raw_fd())),
         file,
     };
-    // A failure to record the process number is ignored, because it must be possible to open the
-    // store on a full disk.
+    // Ignore a failure to record the process number, because it must be possible to open the store
+    // on a full disk.
     let _ = rustix::fs::ftruncate(&held.file, 0);
     let _ = rustix::io::pwrite(&held.file, std::process::id().to_string().as_bytes(), 0);
     Ok(DirectoryLock::new(held))
 }
 
-/// Acquires the lock in shared mode. The file of the lock is opened read-only, because the file
-/// system may not permit more.
+/// Acquires the lock in shared mode. The lock file is opened read-only, because the file system may
+/// not permit more.
 pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<DirectoryLock> {
     let failed = |errno: Errno| Error::from_io(DeviceOperation::Lock, name, 0, 0, io::Error::from(errno));
     let open = |flags: OFlags| {
@@ -82,7 +80,7 @@ pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Direc
     };
     let file = match open(OFlags::RDONLY) {
         Err(Errno::NOENT) => match open(OFlags::RDONLY | OFlags::CREATE) {
-            // No process can write here, so no process has to be locked out.
+            // No process can write here, so none has to be locked out.
             Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(DirectoryLock::new(())),
             created => created,
         },
@@ -151,7 +149,8 @@ mod tests {
         claim(&file, "lock", FlockOperation::NonBlockingLockExclusive).unwrap();
         let slot = rings.register(file.as_raw_fd());
         assert!(slot.is_some());
-        // What the system does for a killed process: it closes descriptors but unlocks nothing.
+        // Do what the system does for a killed process: close descriptors without unlocking
+        // anything.
         std::mem::forget(slot);
         drop(file);
         // The file names this process, which is alive, so the call does not wait.
@@ -172,7 +171,7 @@ mod tests {
         drop(rings);
         let (directory, lock) = waiting.join().unwrap();
         drop(lock);
-        // A released lock is free at once, whatever the rings hold.
+        // A released lock is free at once, no matter what the rings hold.
         let rings = new_rings().unwrap();
         for _ in 0..3 {
             drop(take(directory.as_fd(), "lock", Some(&rings)).unwrap());

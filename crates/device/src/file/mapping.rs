@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// mapped.
 struct MappedRange {
     file: Arc<OpenFile>,
-    /// The guard is declared before the pages, so that it stops watching before they are unmapped.
+    /// Declared before the pages, so that it stops watching before they are unmapped.
     guard: MappingGuard,
     pages: MappedPages,
     /// Offset of the range in the file, in bytes.
@@ -66,7 +66,7 @@ pub(super) fn map(file: &Arc<OpenFile>, range: &Range<u64>) -> Result<FileMappin
         len: len as usize,
     });
     let mark = backing.guard.mark();
-    // SAFETY: `start..start + len` lies in `pages`, which the backing owns.
+    // SAFETY: `start..start + len` is inside `pages`, which the backing owns.
     Ok(unsafe { FileMapping::new(start, len as usize, backing) }.marked_by(mark))
 }
 
@@ -100,9 +100,9 @@ impl MappedRange {
         from - from % page..to.next_multiple_of(page)
     }
 
-    /// Retries to populate pages, after the kernel could not make one of them writable. The usual
-    /// reason is a lack of space. If the space cannot be allocated, the error is `DiskFull`. If it
-    /// is allocated, the file system or the device has failed.
+    /// Retries populating pages after the kernel could not make one of them writable, usually for
+    /// lack of space. If the space cannot be allocated, the error is `DiskFull`. If it can, the
+    /// file system or the device has failed.
     fn populate_again(&self, range: &Range<u64>, pages: Range<usize>) -> Result<()> {
         let stat = rustix::fs::fstatvfs(&self.file.descriptor);
         if stat.is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY)) {

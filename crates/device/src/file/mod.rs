@@ -1,25 +1,23 @@
 //! Files of a real file system, as [`Directory`](crate::Directory) and [`Device`](crate::Device).
 //!
 //! *Scope*: direct and buffered descriptors; allocation and holes; mappings; file locks;
-//! alternatives for operations that a file system refuses.
+//! alternatives to operations that a file system refuses.
 //!
-//! *Must not depend on*: how requests are submitted to the kernel together, which is the task of
-//! `uring` or the thread pool.
+//! *Must not depend on*: how requests reach the kernel together, which is up to `uring` or the
+//! thread pool.
 //!
 //! Invariants:
 //!
-//! - **F1** At most one sync of a file is executed by the kernel at a time. The thread that
-//!   receives a write-back failure can therefore poison the file before another sync of it
-//!   succeeds.
-//! - **F2** All handles of the same file in this directory share its length and whether it is
-//!   poisoned.
+//! - **F1** The kernel executes at most one sync of a file at a time. The thread that receives a
+//!   write-back failure can therefore poison the file before another sync of it succeeds.
+//! - **F2** All handles of a file in this directory share its length and whether it is poisoned.
 //! - **F3** A thread that changes the length of a file holds the mutex `resizing`. If an extension
 //!   fails, the old length is restored.
-//! - **F4** If the file system refuses an operation, this always leads to an error or to a note in
+//! - **F4** If the file system refuses an operation, the result is an error or a note in
 //!   [`Directory::notes`](crate::Directory::notes).
 //! - **F5** A store into a mapping never kills the process. Files are mapped only if allocated
-//!   space is overwritten in place (`placement`). A store that fails nevertheless marks the mapping
-//!   as broken (`guard`), and the next sync then poisons the file.
+//!   space is overwritten in place (`placement`). Should a store fail all the same, it marks the
+//!   mapping as broken (`guard`), and the next sync then poisons the file.
 
 mod allocation;
 mod copy;
@@ -53,13 +51,13 @@ pub enum IoEngine {
     Threads,
 }
 
-/// Options of a directory of real files.
+/// Options for a directory of real files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileDirectoryOptions {
     /// The engine that submits requests to the kernel.
     pub engine: IoEngine,
-    /// Maximum number of threads that make blocking calls. With io_uring, these threads mainly
-    /// execute syncs. Without it, this number is the queue depth of the device.
+    /// Maximum number of threads that make blocking calls. With io_uring, these mainly execute
+    /// syncs. Without it, this is the queue depth of the device.
     pub threads: usize,
 }
 

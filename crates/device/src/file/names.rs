@@ -1,11 +1,11 @@
-//! Boot ids, and detection of removed files.
+//! Boot ids, and the detection of removed files.
 
 use crate::BootId;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 
-/// Returns whether an open file or directory has no name any more. Returns false if the system does
-/// not report it.
+/// Returns whether an open file or directory no longer has a name, or false if the system does not
+/// report it.
 pub(super) fn has_no_name(descriptor: &OwnedFd) -> bool {
     rustix::fs::fstat(descriptor).is_ok_and(|stat| stat.st_nlink == 0)
 }
@@ -23,7 +23,7 @@ pub(super) fn parse_boot_id(text: &str) -> Option<BootId> {
     Some(BootId(id))
 }
 
-/// Returns an id that no other open has, from the random keys of the standard library's hash
+/// Returns a unique id for this open, made from the random keys of the standard library's hash
 /// tables.
 pub(super) fn unique_boot_id() -> BootId {
     let mut id = [0; 16];

@@ -12,11 +12,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 
-/// Maximum number of bytes that a single system call transfers. The kernel truncates longer
-/// transfers, so longer requests are split.
+/// Maximum number of bytes per system call. The kernel truncates longer transfers, so longer
+/// requests are split.
 pub(crate) const MAX_TRANSFER: usize = 1 << 30;
 
-/// Maximum number of retries, one millisecond apart, after a file system has returned EAGAIN.
+/// Maximum number of retries, one millisecond apart, after a file system returns EAGAIN.
 const MOST_AGAIN: u32 = 200;
 
 const _: () = assert!((MAX_TRANSFER as u64).is_multiple_of(BLOCK));
@@ -26,16 +26,15 @@ const _: () = assert!((MAX_TRANSFER as u64).is_multiple_of(BLOCK));
 pub(crate) struct OpenFile {
     pub(super) name: String,
     pub(super) options: FileOptions,
-    /// Whether `descriptor` bypasses the page cache. It is false if the file system refused direct
-    /// I/O.
+    /// Whether `descriptor` bypasses the page cache. False if the file system refused direct I/O.
     pub(super) direct: bool,
     /// Alignment of direct transfers: [`BLOCK`], or more on devices with larger blocks.
     pub(super) alignment: u64,
-    /// The slot of the file in the rings, once it is registered. It is declared before the
-    /// descriptor, so that the slot is released before the descriptor is closed.
+    /// The file's slot in the rings, once registered. Declared before the descriptor, so that the
+    /// slot is released before the descriptor is closed.
     pub(super) slot: OnceLock<FileSlot>,
     pub(super) descriptor: OwnedFd,
-    /// A descriptor of the same file that uses the page cache. It is opened when a request does not
+    /// A descriptor of the same file that uses the page cache, opened when a request does not
     /// satisfy `alignment`. The kernel keeps both views coherent.
     pub(super) cached_descriptor: OnceLock<OwnedFd>,
     pub(super) state: Arc<FileState>,
@@ -43,7 +42,7 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Checks whether the request may be executed by the device. If so, counts the request (D6).
+    /// Checks whether the device may execute the request, and counts it if so (D6).
     ///
     /// # Errors
     /// `ReadOnly`, `Poisoned`, `PastEnd`.
@@ -122,8 +121,8 @@ impl OpenFile {
         Error::from_io(operation, &self.name, offset, len, io::Error::from(errno))
     }
 
-    /// Returns the descriptor and the registered slot that a ring may use for a transfer. Returns
-    /// `None` if the transfer requires the descriptor that uses the page cache.
+    /// Returns the descriptor and the registered slot for a ring transfer, or `None` if the
+    /// transfer must use the page cache.
     pub(crate) fn ring_target(&self, offset: u64, len: usize) -> Option<(RawFd, Option<u32>)> {
         self.suits(offset, len)
             .then(|| (self.descriptor.as_raw_fd(), self.slot.get().map(FileSlot::index)))
@@ -140,12 +139,12 @@ impl OpenFile {
         !self.direct || (offset.is_multiple_of(self.alignment) && (len as u64).is_multiple_of(self.alignment))
     }
 
-    /// Returns the descriptor of the same file through the page cache.
+    /// Returns a descriptor of the same file that uses the page cache.
     fn open_cached(&self) -> std::result::Result<BorrowedFd<'_>, Errno> {
         if let Some(twin) = self.cached_descriptor.get() {
             return Ok(twin.as_fd());
         }
-        // Through /proc, because the file may have been renamed or removed since.
+        // Open it through /proc, because the file may have been renamed or removed since.
         let path = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
         let mode = match self.options.access {
             FileAccessMode::ReadOnly => OFlags::RDONLY,
@@ -164,8 +163,8 @@ impl OpenFile {
         }
     }
 
-    /// Executes the rest of a read or a write, blocking; `done` bytes have already been
-    /// transferred.
+    /// Executes the rest of a read or write, of which `done` bytes were already transferred.
+    /// Blocks.
     pub(crate) fn perform(&self, request: IoRequest, done: usize) -> IoOutcome {
         match request {
             IoRequest::Read {
@@ -212,8 +211,8 @@ impl OpenFile {
         )
     }
 
-    /// Calls `step(descriptor, from, to)` repeatedly until all bytes are transferred. A short or
-    /// interrupted transfer continues where it stopped.
+    /// Calls `step(descriptor, from, to)` until all bytes are transferred. A short or interrupted
+    /// transfer continues where it stopped.
     fn transfer(
         &self,
         operation: DeviceOperation,
@@ -242,8 +241,8 @@ impl OpenFile {
                 Ok(0) => return Err(self.failed(operation, at, (len - done) as u64, Errno::IO)),
                 Ok(moved) => done += moved,
                 Err(Errno::INTR) => {}
-                // Btrfs returns this error on a full disk while it cannot determine whether the
-                // space is already allocated.
+                // On a full disk, Btrfs returns this error while it cannot tell whether the space
+                // is already allocated.
                 Err(Errno::AGAIN) if again < MOST_AGAIN => {
                     again += 1;
                     std::thread::sleep(std::time::Duration::from_millis(1));
@@ -251,8 +250,7 @@ impl OpenFile {
                 Err(Errno::AGAIN) if operation == DeviceOperation::Write => {
                     return Err(self.failed(operation, at, (len - done) as u64, Errno::NOSPC));
                 }
-                // The blocks of the device are larger than the kernel reported when the file was
-                // opened.
+                // The device's blocks are larger than the kernel reported when the file was opened.
                 Err(Errno::INVAL) if self.direct && !through_cache => through_cache = true,
                 Err(errno) => return Err(self.failed(operation, at, (len - done) as u64, errno)),
             }

@@ -1,18 +1,17 @@
 //! Determines whether a file system overwrites data in place or copies it on write.
 //!
 //! A store into a mapping cannot return an error. If it needs a block that the file system does not
-//! have, a signal kills the process. Files are therefore mapped only on file systems where the
-//! allocated space of a range is known to be overwritten in place, now and later:
+//! have, a signal kills the process. Files are therefore mapped only on file systems that are known
+//! to overwrite the allocated space of a range in place, now and later:
 //!
-//! - ext4, when the blocks of this very file are in extents (without them, as on ext3, space is
-//!   only had by writing);
-//! - overlayfs, when the file below is such a file of ext4: the flags of a file are those of the
-//!   file below;
+//! - ext4, when the blocks of this very file are in extents (without extents, as on ext3, the only
+//!   way to get space is to write);
+//! - overlayfs, when the file below is such an ext4 file, whose flags the file reports;
 //! - tmpfs.
 //!
-//! XFS is not among them, although it writes in place. Any program may share the blocks of a file
-//! with a copy at any time (`cp --reflink`), and from then on a store requires new blocks. Unknown
-//! file systems are treated as copy-on-write.
+//! XFS is not among them, although it writes in place: any program may share a file's blocks with a
+//! copy at any time (`cp --reflink`), and from then on a store requires new blocks. Unknown file
+//! systems are treated as copy-on-write.
 
 use rustix::io::Errno;
 use std::os::fd::AsFd;
@@ -31,11 +30,11 @@ const COPY_ON_WRITE: [(u64, &str); 4] = [
     (0xf2f5_2010, "f2fs"),
 ];
 
-/// Flag of a file with extents (`FS_EXTENT_FL`), which only ext4 sets.
+/// Flag of a file with extents (`FS_EXTENT_FL`), set only by ext4.
 const IN_EXTENTS: u32 = 0x0008_0000;
 
-/// Returns the reason why a file must not be mapped. Returns `None` if a store into a mapping of
-/// allocated space cannot fail for lack of space.
+/// Returns why a file must not be mapped, or `None` if a store into a mapping of allocated space
+/// cannot fail for lack of space.
 ///
 /// # Errors
 /// I/O errors.
@@ -45,8 +44,8 @@ pub(super) fn objection(file: impl AsFd) -> Result<Option<String>, Errno> {
     Ok(objection_for(magic, in_extents))
 }
 
-/// Returns whether the file system copies on write. An unknown file system is assumed to do so. XFS
-/// copies only shared blocks, and is therefore regarded as writing in place.
+/// Returns whether the file system copies on write. Unknown file systems are assumed to. XFS copies
+/// only shared blocks, so it counts as writing in place.
 ///
 /// # Errors
 /// I/O errors.
@@ -91,7 +90,7 @@ mod tests {
             (0x9123_683e, true, Some("btrfs")),
             (0x2fc1_2fc1, true, Some("zfs")),
             (0xf2f5_2010, true, Some("f2fs")),
-            // FUSE passes on arbitrary flags of the file system's program.
+            // FUSE passes on whatever flags its program reports.
             (0x6573_5546, true, Some("0x65735546")),
         ] {
             let objection = objection_for(magic, || in_extents);

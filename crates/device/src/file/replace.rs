@@ -9,14 +9,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Replaces the directory `name` by the directory `new`, which must have the same parent. The old
-/// directory is removed after the replacement is durable.
+/// Replaces the directory `name` with the directory `new`, which must have the same parent. The old
+/// directory is removed once the replacement is durable.
 ///
-/// If the file system can exchange names (ext4, XFS, Btrfs, tmpfs), `name` exists at every moment.
+/// If the file system can exchange names (ext4, XFS, Btrfs, tmpfs), `name` exists at all times.
 /// Otherwise, the old directory is briefly called `name.old`.
 ///
 /// # Errors
-/// I/O errors. After an error, `name` is either the complete old directory or the complete new one.
+/// I/O errors, after which `name` is either the complete old directory or the complete new one.
 pub fn replace_directory(new: &Path, name: &Path) -> Result<()> {
     let failed = |errno: Errno| failed(DeviceOperation::Rename, name, errno);
     match renameat_with(CWD, new, CWD, name, RenameFlags::EXCHANGE) {
@@ -40,8 +40,7 @@ pub fn replace_directory(new: &Path, name: &Path) -> Result<()> {
     }
 }
 
-/// Removes a directory and the files in it. A missing directory is ignored, and a directory that
-/// contains subdirectories is not removed.
+/// Removes a directory and its files, if it exists. A directory with subdirectories is not removed.
 ///
 /// # Errors
 /// I/O errors.

@@ -1,4 +1,4 @@
-//! The state that all open handles of a file share: its length, whether it is poisoned, and its
+//! The state shared by all open handles of a file: its length, whether it is poisoned, and its
 //! syncs in progress.
 
 use crate::{DeviceOperation, Error};
@@ -9,16 +9,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// The state of one file, which is independent of the file's names and handles.
+/// The state of a file, regardless of its names and handles.
 #[derive(Debug)]
 pub(super) struct FileState {
     len: AtomicU64,
-    /// A mutex that is held while the length of the file changes, so that extension and truncation
-    /// do not interleave.
+    /// Held while the length of the file changes, so that extension and truncation do not
+    /// interleave.
     pub(super) resizing: Mutex<()>,
     pub(super) syncs: SyncCoalescer,
-    /// Whether the file system can allocate space in this file without writing. It is unset until
-    /// this is known.
+    /// Whether the file system can allocate space in this file without writing. Unset until this is
+    /// known.
     allocates: OnceLock<bool>,
 }
 
@@ -33,13 +33,13 @@ impl FileState {
     }
 
     /// Records whether space in this file could be allocated without writing. Only the first answer
-    /// is kept, because the answer does not change.
+    /// is kept, because it does not change.
     pub(super) fn note_allocation(&self, allocates: bool) {
         let _ = self.allocates.set(allocates);
     }
 
-    /// Returns whether space can be allocated without writing: the recorded answer if there is one,
-    /// and otherwise the result of `probe`.
+    /// Returns whether space can be allocated without writing, from the recorded answer or else
+    /// from `probe`.
     pub(super) fn can_allocate(&self, probe: impl FnOnce() -> bool) -> bool {
         match self.allocates.get() {
             Some(allocates) => *allocates,
@@ -76,8 +76,8 @@ pub(super) struct FileStates {
 }
 
 impl FileStates {
-    /// Returns the state of the file with the given device and inode. If the file has no open
-    /// handle, a new state with length `len` is created.
+    /// Returns the state of the file with this device and inode. If the file has no open handle,
+    /// creates a state with length `len`.
     pub(super) fn of(&self, device: u64, inode: u64, len: u64) -> Arc<FileState> {
         let mut open = self.open.lock();
         if let Some(state) = open.get(&(device, inode)).and_then(Weak::upgrade) {
@@ -90,16 +90,16 @@ impl FileStates {
     }
 }
 
-/// Serialises the syncs of a file. At most one sync is executed by the kernel at a time, and one
-/// sync serves all threads that were waiting for it.
+/// Serialises the syncs of a file. The kernel executes at most one sync at a time, and one sync
+/// serves all threads waiting for it.
 ///
 /// Syncs do not run concurrently, because the kernel reports a failed write-back only once per open
-/// file description. If two syncs ran concurrently, the second could return success for writes
-/// whose failure was reported only to the first. The success could then be acknowledged before the
-/// first sync has poisoned the file (D4).
+/// file description. Of two concurrent syncs, the second could return success for writes whose
+/// failure was reported only to the first, and that success could be acknowledged before the first
+/// sync has poisoned the file (D4).
 ///
 /// One sync can serve several requests, because a sync that *begins* after a request has arrived
-/// makes all writes durable that the request must make durable (D3).
+/// covers all writes that the request must make durable (D3).
 #[derive(Debug, Default)]
 pub(super) struct SyncCoalescer {
     turn: Mutex<SyncProgress>,
@@ -111,11 +111,11 @@ pub(super) struct SyncCoalescer {
 struct SyncProgress {
     busy: bool,
     /// Number of sync rounds that have begun. Rounds never overlap, so this is also the number of
-    /// the latest round.
+    /// the latest one.
     begun: u64,
     /// Number of the latest sync round that has completed.
     ended: u64,
-    /// The number of the round that failed, and its error. At most one round can fail.
+    /// The number and error of the round that failed. At most one round can fail.
     failed: Option<(u64, Errno)>,
 }
 
@@ -123,7 +123,7 @@ struct SyncProgress {
 pub(super) enum SyncFailure {
     /// The operating system returned this error, and the file is now poisoned.
     Failed(Errno),
-    /// An earlier sync had failed, so no sync was attempted.
+    /// An earlier sync failed, so none was attempted.
     Poisoned,
 }
 
@@ -131,8 +131,8 @@ impl SyncFailure {
     pub(super) fn into_error(self, operation: DeviceOperation, file: &str, len: u64) -> Error {
         let file = file.to_owned();
         match self {
-            // The error is never `DiskFull`: if a sync reports a full disk, writes that were
-            // acknowledged as complete have been lost.
+            // Never `DiskFull`: if a sync reports a full disk, writes that were acknowledged as
+            // complete have been lost.
             SyncFailure::Failed(errno) => Error::Io {
                 operation,
                 file,
@@ -150,7 +150,7 @@ impl SyncCoalescer {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// Makes the whole file durable. Either calls `sync`, or waits for a sync that another thread
+    /// Makes the whole file durable, by calling `sync` or waiting for a sync that another thread
     /// begins after this call.
     pub(super) fn whole(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), SyncFailure> {
         let mut turn = self.turn.lock();
@@ -185,7 +185,7 @@ impl SyncCoalescer {
         outcome.map_err(SyncFailure::Failed)
     }
 
-    /// Calls `sync`, which makes a part of the file durable, while no other sync of the file runs.
+    /// Calls `sync`, which makes part of the file durable, while no other sync of the file runs.
     pub(super) fn part(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), SyncFailure> {
         let mut turn = self.turn.lock();
         while turn.busy {

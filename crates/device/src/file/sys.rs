@@ -1,5 +1,4 @@
-//! System calls that need `unsafe`: mappings and the extent map of a file. All others use safe
-//! wrappers.
+//! System calls that need `unsafe`: mappings and a file's extent map. All others use safe wrappers.
 
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater};
@@ -9,7 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A page-aligned range of a file mapped into memory, shared with the page cache; unmapped on drop.
+/// A page-aligned range of a file, mapped into memory and shared with the page cache. Unmapped on
+/// drop.
 #[derive(Debug)]
 pub(super) struct MappedPages {
     start: NonNull<u8>,
@@ -50,51 +50,51 @@ impl MappedPages {
         self.len
     }
 
-    /// Returns the address of the first byte of `range`, after checking that it lies inside the
-    /// mapping.
+    /// Returns the address of the first byte of `range`, after checking that the range is inside
+    /// the mapping.
     fn address(&self, range: &Range<usize>) -> *mut u8 {
         assert!(
             range.start <= range.end && range.end <= self.len,
             "{range:?} of a mapping of {} bytes",
             self.len
         );
-        // SAFETY: inside the mapping, asserted above.
+        // SAFETY: the range is inside the mapping, as asserted above.
         unsafe { self.start.as_ptr().add(range.start) }
     }
 
-    /// Writes a page-aligned range back and waits until the device has it.
+    /// Writes a page-aligned range back, and waits until it is on the device.
     pub(super) fn sync(&self, range: Range<usize>) -> Result<(), Errno> {
         let address = self.address(&range);
-        // SAFETY: the range is mapped while `self` lives; the call changes no memory.
+        // SAFETY: the range stays mapped while `self` lives, and the call changes no memory.
         rustix::io::retry_on_intr(|| unsafe { msync(address.cast(), range.len(), MsyncFlags::SYNC) })
     }
 
     /// Makes the pages of a page-aligned range present and writable.
     pub(super) fn populate(&self, range: Range<usize>) -> Result<(), Errno> {
         let address = self.address(&range);
-        // SAFETY: the range is mapped while `self` lives; contents stay as they are.
+        // SAFETY: the range stays mapped while `self` lives, and its contents stay the same.
         rustix::io::retry_on_intr(|| unsafe {
             madvise(address.cast(), range.len(), Advice::LinuxPopulateWrite)
         })
     }
 
-    /// Drops the pages of a page-aligned range from the process's memory; the page cache keeps
+    /// Drops the pages of a page-aligned range from the process's memory. The page cache keeps
     /// them.
     pub(super) fn release_pages(&self, range: Range<usize>) -> Result<(), Errno> {
         let address = self.address(&range);
-        // SAFETY: the range is mapped while `self` lives, shared with its file: what was stored
-        // stays in the page cache.
+        // SAFETY: the range stays mapped while `self` lives. It is shared with its file, so
+        // everything stored stays in the page cache.
         unsafe { madvise(address.cast(), range.len(), Advice::LinuxDontNeed) }
     }
 
-    /// Does the same as [`MappedPages::populate`] on kernels before 5.14: stores the existing value
-    /// into every page.
+    /// Like [`MappedPages::populate`], but for kernels before 5.14: stores the existing value into
+    /// every page.
     pub(super) fn touch(&self, range: Range<usize>, page: usize) {
         self.address(&range);
         for at in range.step_by(page) {
-            // SAFETY: `at` is inside the mapping by the assertion in `address`. The atomic exchange
-            // stores what is there (or nothing), so it does not lose a store that another thread
-            // makes meanwhile.
+            // SAFETY: `at` is inside the mapping, as asserted in `address`. The atomic exchange
+            // stores the value that is already there, or nothing, so a concurrent store by another
+            // thread is not lost.
             let byte = unsafe { AtomicU8::from_ptr(self.start.as_ptr().add(at)) };
             let _ = byte.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -106,9 +106,9 @@ impl MappedPages {
 pub(super) struct FileExtent {
     /// Byte range in the file.
     pub(super) range: Range<u64>,
-    /// Whether another file shares the blocks, so that a change needs new ones.
+    /// Whether another file shares the blocks, so that changing them requires new ones.
     pub(super) shared: bool,
-    /// Whether the extent has been written since it was allocated.
+    /// Whether the extent was written since its allocation.
     pub(super) written: bool,
 }
 
@@ -146,10 +146,10 @@ const UNWRITTEN: u32 = 0x800;
 /// `FIEMAP_EXTENT_SHARED`: other files may use the same blocks.
 const SHARED: u32 = 0x2000;
 
-/// Returns the first allocated extents in a range, whether or not they have been written.
+/// Returns the first allocated extents in a range, written or not.
 ///
 /// # Errors
-/// I/O errors; not all file systems support the call.
+/// I/O errors, including that of a file system that does not support the call.
 pub(super) fn extents(descriptor: impl AsFd, range: Range<u64>) -> Result<Vec<FileExtent>, Errno> {
     let mut map = ExtentMap {
         start: range.start,
@@ -160,8 +160,8 @@ pub(super) fn extents(descriptor: impl AsFd, range: Range<u64>) -> Result<Vec<Fi
         reserved: 0,
         extents: [MappedExtent::default(); EXTENTS],
     };
-    // SAFETY: the call reads and writes a structure of this layout, with as many extents behind it
-    // as `count` says.
+    // SAFETY: the call reads and writes a structure of this layout, followed by as many extents as
+    // `count` says.
     unsafe { rustix::ioctl::ioctl(descriptor, Updater::<FIEMAP, ExtentMap>::new(&mut map))? };
     let found = &map.extents[..(map.mapped as usize).min(EXTENTS)];
     Ok(found
@@ -176,8 +176,8 @@ pub(super) fn extents(descriptor: impl AsFd, range: Range<u64>) -> Result<Vec<Fi
 
 impl Drop for MappedPages {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map` with this length, unmapped once; a holder of addresses holds this
-        // value too.
+        // SAFETY: `map` mapped this length, and it is unmapped only once. Whatever holds addresses
+        // into it also holds this value.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "unmapping {self:?}: {unmapped:?}");
     }

@@ -1,8 +1,8 @@
 //! A bounded pool of threads for blocking calls.
 //!
-//! It is the whole engine where the kernel refuses io_uring. Elsewhere it executes requests that a
-//! ring handles poorly: syncs and the remainders of short transfers. Threads are started when work
-//! queues up and end when the pool is dropped, which waits for all work.
+//! If the kernel refuses io_uring, this pool is the whole engine. Otherwise, it executes requests
+//! that a ring handles poorly: syncs, and the remainders of short transfers. Threads are started
+//! when work queues up, and end when the pool is dropped, which waits for all work.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 type BlockingJob = Box<dyn FnOnce() + Send>;
 
-/// Threads for blocking jobs: at most `most`, started on demand.
+/// Up to `most` threads for blocking jobs, started on demand.
 pub(crate) struct WorkerPool {
     shared: Arc<WorkerState>,
     most: usize,
@@ -27,14 +27,14 @@ struct WorkerState {
 #[derive(Default)]
 struct JobQueue {
     jobs: VecDeque<BlockingJob>,
-    /// Number of threads that wait for work.
+    /// Number of threads waiting for work.
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     closed: bool,
 }
 
 impl WorkerPool {
-    /// Creates a pool that runs at most `most` threads and starts none before there is work.
+    /// Creates a pool of up to `most` threads, none of which starts before there is work.
     ///
     /// # Panics
     /// If `most` is zero.
@@ -69,7 +69,7 @@ impl WorkerPool {
                 }
                 Err(_) if !queue.threads.is_empty() => break,
                 Err(_) => {
-                    // No thread can be started: the caller executes the jobs.
+                    // No thread can be started, so the caller executes the jobs.
                     while let Some(job) = queue.jobs.pop_front() {
                         parking_lot::MutexGuard::unlocked(&mut queue, job);
                     }
@@ -113,7 +113,7 @@ impl Drop for WorkerPool {
         self.shared.work.notify_all();
         let current = std::thread::current().id();
         for thread in threads {
-            // A job may drop the last handle of the pool; its thread cannot join itself and ends
+            // A job may drop the last handle of the pool. Its thread cannot join itself, and ends
             // later.
             if thread.thread().id() != current {
                 // A job that panicked has already reported it on its own thread.
@@ -157,7 +157,7 @@ mod tests {
     fn jobs_run_together_up_to_the_bound_and_no_further() {
         let workers = WorkerPool::new(4);
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        // The first four can only pass the barrier together.
+        // The first four jobs can pass the barrier only together.
         let barrier = Arc::new(Barrier::new(4));
         workers.push((0..16).map(|number| {
             let (running, most, barrier) = (Arc::clone(&running), Arc::clone(&most), Arc::clone(&barrier));

@@ -1,16 +1,16 @@
-//! The clock of a measurement, as a parameter: real, or that of a simulated machine.
+//! The clock of a measurement, which is a parameter: real, or that of a simulated machine.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Measures elapsed time and CPU time.
 pub trait ProbeClock {
-    /// Returns the nanoseconds since a fixed start.
+    /// Returns the nanoseconds since some fixed start.
     fn now_ns(&self) -> u64;
 
-    /// Returns the CPU time of this process, in nanoseconds.
+    /// Returns the CPU time of this process in nanoseconds.
     fn cpu_ns(&self) -> u64;
 
-    /// Returns the date, in seconds since 1970.
+    /// Returns the date in seconds since 1970.
     fn date_s(&self) -> u64;
 }
 

@@ -1,4 +1,4 @@
-//! One window: requests of one kind, at the point's depth, for a limited time.
+//! One window: requests of one kind, at a point's queue depth, for a limited time.
 
 use super::ProbeClock;
 use super::arena::ProbeArena;
@@ -9,7 +9,7 @@ use alluvium_base::cost::AccessKind;
 use alluvium_base::measurements::{IssueMode, OffsetOrder, ProbePoint, ProbeSample};
 use std::collections::VecDeque;
 
-/// Minimum number of requests per window, however slow they are.
+/// Minimum number of requests per window, no matter how slow they are.
 const LEAST: u64 = 4;
 
 /// Maximum number of requests per window, which bounds the memory for their latencies.
@@ -62,16 +62,16 @@ impl<'a> WindowDriver<'a> {
         self.rng.u64(..self.span / bytes) * bytes
     }
 
-    /// Returns buffers with incompressible contents. The buffers of the previous call must have
-    /// been dropped.
+    /// Returns buffers with incompressible contents. Those of the previous call must have been
+    /// dropped.
     pub(super) fn buffers(&mut self, bytes: u64, count: u32) -> Vec<AlignedBuffer> {
         self.arena.cut(bytes, count)
     }
 
-    /// Measures requests of a point for about `window_ns`.
+    /// Measures a point's requests for about `window_ns`.
     ///
-    /// The first `depth` requests are not counted. Requests in flight at the end are awaited and
-    /// not counted either.
+    /// The first `depth` requests are not counted. Neither are requests in flight at the end, which
+    /// are awaited.
     pub(super) fn window(&mut self, point: ProbePoint, round: u32, window_ns: u64) -> Result<ProbeSample> {
         let mut places = OffsetSequence::new(point.order, point.bytes, self.span, self.rng.u64(..));
         let buffers = self.buffers(point.bytes, point.depth);
@@ -87,8 +87,8 @@ impl<'a> WindowDriver<'a> {
         Ok(counted.into_window(point, round))
     }
 
-    /// Reads the range of [`OffsetOrder::Near`] once, so that a cache of the device already
-    /// contains the range when the measurement begins.
+    /// Reads the range of [`OffsetOrder::Near`] once, so that any cache in the device already
+    /// contains it when the measurement begins.
     fn warm_up(&mut self, point: ProbePoint) -> Result<()> {
         let near = super::offsets::NEAR.min(self.span);
         let near = near - near % point.bytes;
@@ -186,7 +186,7 @@ impl<'a> WindowDriver<'a> {
         Ok(counted)
     }
 
-    /// Submits requests, each with its own ticket.
+    /// Submits requests, each with a ticket of its own.
     fn send(
         &self,
         point: ProbePoint,

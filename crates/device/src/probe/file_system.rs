@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 
-/// Known file systems by magic number (`linux/magic.h`), with their media.
+/// Known file systems by magic number (`linux/magic.h`), and their media.
 const KNOWN: [(u64, &str, Medium); 18] = [
     (0xef53, "ext4", Medium::Device),
     (0x5846_5342, "xfs", Medium::Device),
@@ -31,14 +31,14 @@ const KNOWN: [(u64, &str, Medium); 18] = [
 /// Properties of a directory's file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystemInfo {
-    /// Type of the file system, or its magic number if unknown.
+    /// Type of the file system, or its magic number if the type is unknown.
     pub file_system: String,
     pub medium: Medium,
     pub free_bytes: u64,
 }
 
 impl FileSystemInfo {
-    /// Returns the properties of a directory that is kept in memory.
+    /// Returns the properties of an in-memory directory.
     #[must_use]
     pub fn memory() -> FileSystemInfo {
         FileSystemInfo {
@@ -48,7 +48,7 @@ impl FileSystemInfo {
         }
     }
 
-    /// Returns the medium that serves requests, taking the notes of the directory into account.
+    /// Returns the medium that serves requests, considering the notes of the directory.
     pub(super) fn medium_with(&self, notes: &[String]) -> Medium {
         let is_refused = |note: &String| note.contains("direct I/O");
         match self.medium {
@@ -74,7 +74,7 @@ pub fn place_of(path: &Path) -> Result<FileSystemInfo> {
         });
     }
     let about = rustix::fs::statfs(path).map_err(failed)?;
-    // The number has 32 bits, and some machines sign-extend it.
+    // The number has 32 bits, which some machines sign-extend.
     let magic = about.f_type as u64 & u64::from(u32::MAX);
     let (file_system, medium) = KNOWN.iter().find(|(known, ..)| *known == magic).map_or_else(
         || (format!("file system {magic:#x}"), Medium::Device),

@@ -1,23 +1,23 @@
-//! The probe: measures the cost of reads, writes and syncs on the device of a directory.
+//! The probe, which measures the cost of reads, writes and syncs on a directory's device.
 //!
 //! *Scope*: which requests to measure, in which order and for how long, within a given time and
 //! space.
 //!
-//! *Must not depend on*: conclusions from the samples. The crate `model` computes fits, advice and
-//! warnings.
+//! *Must not depend on*: conclusions from the samples. Fits, advice and warnings are up to the
+//! crate `model`.
 //!
 //! Invariants:
 //!
-//! - **PR1** The file has no name while it is measured, so the file system frees its space however
-//!   the process ends.
+//! - **PR1** The file has no name while it is measured, so the file system frees its space no
+//!   matter how the process ends.
 //! - **PR2** Requests access only this file, within its length, which is at most the plan's space.
 //! - **PR3** Every byte is written before it is read, so no file system answers a read from
 //!   metadata alone.
-//! - **PR4** Requests in flight together have different offsets.
+//! - **PR4** Requests in flight at the same time have different offsets.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", 2021, §3.1
-//! and §3.2. There each point transfers 10 GiB after hours of preconditioning. Here the file is
-//! written once, and a point is measured several times for a fraction of a second.
+//! and §3.2. In the paper, each point transfers 10 GiB after hours of preconditioning. Here, the
+//! file is written once, and a point is measured several times for a fraction of a second.
 
 mod arena;
 mod clock;
@@ -40,11 +40,11 @@ use drive::WindowDriver;
 use scratch::FileFiller;
 use std::fmt;
 
-/// Minimum length of the measured file, in bytes: it has four offsets for the largest requests, and
-/// distinct offsets for all requests at every depth.
+/// Minimum length of the measured file in bytes. It provides four offsets for the largest requests,
+/// and distinct offsets for all requests at every depth.
 pub const LEAST_SPACE: u64 = 16 * MIB;
 
-/// Length of the largest requests, in bytes. The file's length is a multiple of it.
+/// Length of the largest requests in bytes, of which the file's length is a multiple.
 const LARGEST: u64 = 4 * MIB;
 const _: () = assert!(SIZES[SIZES.len() - 1] == LARGEST);
 
@@ -71,19 +71,19 @@ const _: () = assert!(FILL + SETTLE + POINTS + SYNC + LASTING == 100);
 /// The limits of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
-    /// Time limit in nanoseconds. Requests in flight at its end are awaited.
+    /// Time limit in nanoseconds. Requests in flight at the end are awaited.
     pub budget_ns: u64,
     /// Maximum length of the file in bytes, at least [`LEAST_SPACE`]. The file is shorter on a
     /// device that cannot write this much in the time for filling.
     pub space_bytes: u64,
-    /// Number of times that each point is measured.
+    /// Number of times each point is measured.
     pub rounds: u32,
     /// Seed for the offsets and contents of requests.
     pub seed: u64,
 }
 
 impl ProbePlan {
-    /// Number of rounds in most plans: enough to show whether a measurement is repeatable.
+    /// Number of rounds in most plans, enough to show whether a measurement is repeatable.
     pub const ROUNDS: u32 = 4;
 }
 
@@ -98,12 +98,12 @@ pub struct ProbeProgress {
 /// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbePart {
-    /// Writing the file that is measured.
+    /// Writing the file to be measured.
     Fill,
     /// Measuring requests of one point.
     Point(ProbePoint),
     Syncs,
-    /// Reading for long at full throughput, as the last part.
+    /// Reading for a long time at full throughput, as the last part.
     Lasting,
 }
 
@@ -122,9 +122,9 @@ pub enum ProbeFailure {
     Stopped,
     /// The device or the file system failed.
     Device(Error),
-    /// The file system has too little free space for the smallest file.
+    /// The file system has too little free space even for the smallest file.
     NoSpace {
-        /// Free space in bytes, less than twice [`LEAST_SPACE`].
+        /// Free space in bytes, which is less than twice [`LEAST_SPACE`].
         free: u64,
     },
 }
@@ -157,7 +157,7 @@ impl From<Error> for ProbeFailure {
     }
 }
 
-/// Measures the device of a directory. Calls `follow` with the progress several times a second.
+/// Measures a directory's device. Calls `follow` with the progress several times a second.
 ///
 /// ```
 /// use alluvium_device::probe::{self, ProbeControl, FileSystemInfo, ProbePlan, ProcessClock};
@@ -239,8 +239,8 @@ impl ProbeRun<'_> {
         }
     }
 
-    /// Writes the file (PR3). Returns the rates over time and the length that was written within
-    /// the time for filling.
+    /// Writes the file (PR3). Returns the rates over time, and the length written in the time for
+    /// filling.
     fn fill(&mut self, file: &dyn Device) -> Result<(Vec<TransferSlice>, u64), ProbeFailure> {
         let until_ns = self.began_ns + self.share_ns(FILL);
         let mut slices = Vec::new();
@@ -256,8 +256,8 @@ impl ProbeRun<'_> {
         Ok((slices, filler.at()))
     }
 
-    /// Reads for a while without counting, so that background work after the writes is done and the
-    /// processors have left their idle states.
+    /// Reads for a while without counting, so that background work after the writes can finish and
+    /// the processors leave their idle states.
     fn settle(&mut self, driver: &mut WindowDriver<'_>) -> Result<(), ProbeFailure> {
         for _ in 0..SETTLE {
             self.report_progress(ProbePart::Fill)?;
@@ -267,8 +267,8 @@ impl ProbeRun<'_> {
     }
 
     /// Measures all points, round by round, until the time for points is over. When time is short,
-    /// points that an earlier round has measured are skipped; the first round's essential points
-    /// are never skipped.
+    /// points that an earlier round has measured are skipped, but never the essential points of the
+    /// first round.
     fn points(&mut self, driver: &mut WindowDriver<'_>) -> Result<Vec<ProbeSample>, ProbeFailure> {
         let points = schedule::points();
         let begin_ns = self.watch.now_ns();
@@ -307,7 +307,7 @@ impl ProbeRun<'_> {
         Ok(took_ns)
     }
 
-    /// Reads sequentially at full speed for the remaining time, recorded in slices.
+    /// Reads sequentially at full speed for the remaining time, and records the rate in slices.
     fn lasting(&mut self, driver: &mut WindowDriver<'_>) -> Result<Vec<TransferSlice>, ProbeFailure> {
         const SLICES: u64 = 16;
         let whole_ns = self.share_ns(LASTING);

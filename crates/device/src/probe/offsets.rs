@@ -2,14 +2,14 @@
 
 use alluvium_base::measurements::OffsetOrder;
 
-/// Length of the range used by [`OffsetOrder::Near`], in bytes: small enough for every cache.
+/// Length in bytes of the range used by [`OffsetOrder::Near`], small enough for every cache.
 pub(super) const NEAR: u64 = 2 << 20;
 
 /// A sequence of offsets for requests of one size.
 #[derive(Clone, Debug)]
 pub(super) struct OffsetSequence {
     bytes: u64,
-    /// Number of possible offsets: the requests that fit side by side.
+    /// Number of possible offsets, which is how many requests fit side by side.
     places: u64,
     state: u64,
     /// Mask for the low bits of the state: the smallest power of two that covers all offsets, minus
@@ -19,7 +19,7 @@ pub(super) struct OffsetSequence {
 }
 
 impl OffsetSequence {
-    /// Creates the offsets of requests of `bytes` in a file of `span` bytes, from a seed.
+    /// Creates the offsets for requests of `bytes` in a file of `span` bytes, from a seed.
     ///
     /// # Panics
     /// If the file is shorter than one request.
@@ -42,8 +42,7 @@ impl OffsetSequence {
         }
     }
 
-    /// Returns the next offset, in bytes. Random offsets do not repeat until each has occurred
-    /// once.
+    /// Returns the next offset in bytes. Random offsets do not repeat until each has occurred once.
     pub(super) fn next(&mut self) -> u64 {
         let place = match self.order {
             OffsetOrder::Sequential => {
@@ -52,7 +51,7 @@ impl OffsetSequence {
             }
             OffsetOrder::Random | OffsetOrder::Near => loop {
                 // The low bits of this linear congruential generator have a full period (Hull and
-                // Dobell): each number up to the mask occurs exactly once per period.
+                // Dobell), so each number up to the mask occurs exactly once per period.
                 self.state = self
                     .state
                     .wrapping_mul(0x5851_F42D_4C95_7F2D)
@@ -66,8 +65,8 @@ impl OffsetSequence {
         place * self.bytes
     }
 
-    /// Maps the numbers from 0 to the mask to each other one to one. This mixes their bits, because
-    /// the generator's low bits have short periods.
+    /// Permutes the numbers from 0 to the mask. This mixes their bits, because the generator's low
+    /// bits have short periods.
     fn mix(&self, number: u64) -> u64 {
         let half = (self.mask.count_ones() / 2).max(1);
         let mut mixed = number ^ (number >> half);

@@ -20,29 +20,29 @@ pub const SIZES: [u64; 11] = [
     4 * MIB,
 ];
 
-/// Queue depths for the PDAM: those of the paper.
+/// Queue depths for the PDAM, as in the paper.
 pub const DEPTHS: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
 
-/// Request size for the PDAM, in bytes: that of the paper.
+/// Request size in bytes for the PDAM, as in the paper.
 pub const STEP: u64 = 64 * KIB;
 
-/// Smallest request size, in bytes.
+/// Smallest request size in bytes.
 pub const SMALL: u64 = 4 * KIB;
 
 /// Number of requests in a batch.
 pub const BATCH: u32 = 32;
 
-/// Sizes of sequential requests, in bytes.
+/// Sizes of sequential requests in bytes.
 const IN_ORDER: [u64; 4] = [4 * KIB, 64 * KIB, MIB, 4 * MIB];
 
-/// Maximum duration of a deep point's window, as a multiple of the window time. Deeper points are
-/// skipped on slow devices.
+/// Maximum duration of a deep point's window, as a multiple of the window time. On slow devices,
+/// deeper points are skipped.
 const TIMES: u64 = 4;
 
-/// Number of depths measured on every device: more than a fit needs.
+/// Number of depths measured on every device, which is more than a fit needs.
 const SHALLOW: u32 = 6;
 
-/// Returns all points, the most important ones first.
+/// Returns all points, most important first.
 pub(super) fn points() -> Vec<ProbePoint> {
     let mut points: Vec<ProbePoint> = SIZES.map(ProbePoint::reads).into();
     points.extend(DEPTHS.map(|depth| ProbePoint::reads(STEP).at_depth(depth)));
@@ -65,7 +65,7 @@ pub(super) fn points() -> Vec<ProbePoint> {
     different
 }
 
-/// Returns whether the point is required to characterise a device at all.
+/// Returns whether a device cannot be characterised without this point.
 pub(super) fn is_essential(point: ProbePoint) -> bool {
     point.kind == AccessKind::Read
         && point.order == OffsetOrder::Random
@@ -73,9 +73,9 @@ pub(super) fn is_essential(point: ProbePoint) -> bool {
         && (point.depth == 1 || point.bytes == STEP && point.depth <= SHALLOW)
 }
 
-/// Returns whether a window of this depth would last far longer than its time, estimated from the
-/// window of the next smaller depth: a window starts only when its first requests have completed,
-/// and it waits for the last ones.
+/// Returns whether a window of this depth would far exceed its time, judging by the window of the
+/// next smaller depth: a window starts only when its first requests have completed, and it waits
+/// for the last ones.
 pub(super) fn is_too_deep(point: ProbePoint, before: &[ProbeSample], window_ns: u64) -> bool {
     if point.depth <= SHALLOW || point.issue == IssueMode::Batch {
         return false;

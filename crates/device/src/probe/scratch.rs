@@ -1,4 +1,4 @@
-//! The file that a probe measures: created without a name, and filled.
+//! The file that a probe measures, which is created without a name and then filled.
 
 use super::{LARGEST, LEAST_SPACE, ProbeClock, ProbeFailure};
 use crate::{AlignedBuffer, Device, Directory, Error, FileOptions, IoBatch};
@@ -6,10 +6,10 @@ use alluvium_base::measurements::TransferSlice;
 use alluvium_base::{MIB, Purpose};
 use std::sync::Arc;
 
-/// Temporary name of the file; it is removed right after creation.
+/// Temporary name of the file, removed right after creation.
 const NAME: &str = "alluvium-probe.tmp";
 
-/// Length of each request that fills the file, and their number in flight.
+/// Length of the requests that fill the file, and how many are in flight.
 const PIECE: u64 = MIB;
 const PIECES: u64 = 4;
 
@@ -25,8 +25,8 @@ pub(super) fn create(directory: &dyn Directory, bytes: u64) -> Result<Arc<dyn De
         return Err(ProbeFailure::NoSpace { free });
     }
     let file = match directory.create(NAME, FileOptions::DIRECT) {
-        // The file was left behind by a process that was killed after it had created the file and
-        // before it had removed the name.
+        // A process left the file behind because it was killed between creating the file and
+        // removing its name.
         Err(Error::AlreadyExists { .. }) => {
             directory.remove(NAME)?;
             directory.create(NAME, FileOptions::DIRECT)?

@@ -8,7 +8,7 @@ use crate::{DeviceOperation, ThrottledDirectory};
 use alluvium_base::cost::{AccessKind, CostClock, CostFault, DeviceAccess};
 use std::sync::Arc;
 
-/// The time of a simulated machine, whose processor uses a microsecond per call.
+/// The time of a simulated machine whose processor uses a microsecond per call.
 struct Simulated(SimDirectory, std::cell::Cell<u64>);
 
 impl ProbeClock for Simulated {
@@ -26,7 +26,7 @@ impl ProbeClock for Simulated {
     }
 }
 
-/// Several servers with one queue: a setup time plus a time per byte.
+/// Several servers with one queue, each of which takes a setup time plus a time per byte.
 struct Servers {
     setup_ns: u64,
     byte_ps: u64,

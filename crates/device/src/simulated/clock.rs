@@ -2,7 +2,7 @@
 
 use alluvium_base::cost::{CostClock, DeviceAccess};
 
-/// The current time of a world, and the clock that charges requests. Without a clock all requests
+/// The current time of a world, and the clock that charges requests. Without a clock, all requests
 /// are free.
 #[derive(Default)]
 pub(super) struct VirtualTime {
@@ -14,8 +14,8 @@ impl VirtualTime {
     /// Returns the completion time of an access issued now.
     ///
     /// # Panics
-    /// If the model forbids the access together with another one: a bug of the caller that issued
-    /// both.
+    /// If the model forbids the access together with another one, which is a bug in the caller that
+    /// issued both.
     pub(super) fn charge(&mut self, file: &str, access: &DeviceAccess) -> u64 {
         let Some(clock) = &mut self.clock else {
             return self.now_ns;

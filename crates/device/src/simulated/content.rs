@@ -1,30 +1,31 @@
-//! One version of a file's bytes, in pages of 4 KiB that versions share until one of them changes
+//! A version of a file's bytes, in pages of 4 KiB that versions share until one of them changes
 //! (copy on write).
 //!
-//! A clone costs one reference count, whatever the file's size; a change copies the page it
-//! modifies and the path to it. Every page stores a sum of its bytes, so the sum of a version is
-//! known without reading it.
+//! A clone costs one reference count, no matter how large the file is. A change copies the page
+//! that it modifies and the path to it. Every page stores a sum of its bytes, so the sum of a
+//! version is known without reading it.
 
 use alluvium_base::checksum;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Size of a page, in bytes.
+/// Size of a page in bytes.
 pub(super) const PAGE: u64 = 4096;
-/// Size of a sector, the unit that a crash keeps or loses as a whole, in bytes.
+/// Size in bytes of a sector, which a crash keeps or loses as a whole.
 pub(super) const SECTOR: usize = crate::BLOCK as usize;
-/// Sectors per page, each one bit of a mask.
+/// Number of sectors in a page, each of which is one bit of a mask.
 pub(super) const SECTORS: usize = PAGE as usize / SECTOR;
 /// Mask of all sectors of a page.
 pub(super) const WHOLE: u8 = u8::MAX;
-/// Pages per leaf of the tree; the leaf's word has one bit for each.
+/// Number of pages in a leaf of the tree, each of which is one bit of the leaf's word.
 const LEAF: usize = 64;
 
 const _: () = assert!(SECTORS == u8::BITS as usize && LEAF == u64::BITS as usize);
 
 static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
-/// Folds a value and its place into a term of a sum. Zero (absent, or all zeros) stays zero.
+/// Folds a value and its place into a term of a sum. Zero, for absent pages and for all zeros,
+/// stays zero.
 pub(super) fn term(value: u64, place: u64) -> u64 {
     if value == 0 {
         return 0;
@@ -34,7 +35,7 @@ pub(super) fn term(value: u64, place: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// 4 KiB of a file, with the sums of each sector and of the page.
+/// 4 KiB of a file, with sums of each sector and of the page.
 #[derive(Clone)]
 pub(super) struct SimPage {
     bytes: [u8; PAGE as usize],
@@ -60,7 +61,7 @@ impl SimPage {
         self.sum
     }
 
-    /// Overwrites `at..at + bytes.len()` and returns the mask of the modified sectors.
+    /// Overwrites `at..at + bytes.len()`, and returns the mask of the modified sectors.
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) -> u8 {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         let mask = sectors_of(at..at + bytes.len());
@@ -108,7 +109,7 @@ pub(super) fn sectors_of(range: Range<usize>) -> u8 {
     (WHOLE >> (SECTORS - 1 - (last - first))) << first
 }
 
-/// Some sectors of one page, as a write left them.
+/// Some sectors of a page, as a write left them.
 #[derive(Clone)]
 pub(super) struct PagePatch {
     pub(super) page: u64,
@@ -120,7 +121,7 @@ pub(super) struct PagePatch {
 pub(super) enum FileChange {
     /// Sectors were written, by a request or through a mapping.
     Write(Vec<PagePatch>),
-    /// The file was extended, with the space of the new range allocated.
+    /// The file was extended, and space was allocated for the new range.
     Grow(Range<u64>),
     /// Space was allocated inside the file.
     Allocate(Range<u64>),
@@ -154,7 +155,7 @@ pub(super) struct FileContent {
     leaves: Arc<Vec<Option<Arc<ContentLeaf>>>>,
 }
 
-/// Splits a byte range at page boundaries: returns each page's number and the range within it.
+/// Splits a byte range at page boundaries. Returns each page's number and the range within it.
 pub(super) fn pages_of(range: Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> {
     let last = if range.is_empty() {
         0
@@ -199,7 +200,7 @@ impl FileContent {
         }
     }
 
-    /// Returns the number of bytes that a write or an allocation of `range` would have to allocate.
+    /// Returns how many bytes a write or an allocation of `range` would have to allocate.
     pub(super) fn missing(&self, range: Range<u64>) -> u64 {
         pages_of(range)
             .filter(|&(page, _)| !self.is_allocated(page))
@@ -248,7 +249,7 @@ impl FileContent {
     /// Changes one page with `change`, which must keep the page's sums correct.
     pub(super) fn edit(&mut self, page: u64, change: impl FnOnce(&mut SimPage)) {
         let leaf = self.leaf(page);
-        // Taken out of its slot, so that a page without other owners is changed in place.
+        // Take the page out of its slot, so that a page without other owners is changed in place.
         let slot = leaf.pages[page as usize % LEAF].take();
         let before = slot.as_ref().map_or(0, |data| term(data.sum, page));
         let mut data = slot.unwrap_or_else(|| Arc::new(SimPage::zeroed()));
@@ -257,7 +258,8 @@ impl FileContent {
         self.swap(page, Some(data));
     }
 
-    /// Zeroes a range of bytes. With [`SpaceRelease::Space`], pages wholly inside lose their space.
+    /// Zeroes a range of bytes. With [`SpaceRelease::Space`], pages entirely inside lose their
+    /// space.
     fn zero(&mut self, range: Range<u64>, release: SpaceRelease) {
         let leaf_bytes = LEAF as u64 * PAGE;
         let mut at = range.start;
@@ -303,7 +305,7 @@ impl FileContent {
         }
     }
 
-    /// Sets the length. Contents and space past the new end are discarded.
+    /// Sets the length, discarding contents and space beyond the new end.
     pub(super) fn set_len(&mut self, len: u64) {
         self.len = len;
         let end = self.leaves.len() as u64 * LEAF as u64 * PAGE;
@@ -333,7 +335,7 @@ impl FileContent {
         }
     }
 
-    /// Discards contents past the end that were left by a lost change of length.
+    /// Discards contents beyond the end that were left by a lost change of length.
     pub(super) fn trim(&mut self) {
         let end = self.leaves.len() as u64 * LEAF as u64 * PAGE;
         if end > self.len {
@@ -341,7 +343,7 @@ impl FileContent {
         }
     }
 
-    /// Saves, in this history of a file, the sectors of `now` that `patch` is about to overwrite.
+    /// Saves the sectors of `now` that `patch` is about to overwrite in this history of a file.
     pub(super) fn remember(&mut self, now: &FileContent, patch: &PagePatch) {
         match now.page(patch.page) {
             Some(old) => self.put(patch.page, patch.mask, old),

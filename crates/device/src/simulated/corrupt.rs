@@ -1,4 +1,4 @@
-//! Silent damage to stored bytes, as disks produce it.
+//! Silent damage to stored bytes, of the kinds that disks produce.
 
 use super::SimDirectory;
 use super::content::{FileContent, PAGE, pages_of};
@@ -20,25 +20,25 @@ pub enum Corruption {
     Zero {
         range: Range<u64>,
     },
-    /// A write was misdirected: `to` holds the data that belongs at `from`, and `from` still holds
+    /// A write was misdirected: `to` contains the data that belongs at `from`, and `from` still has
     /// its previous contents.
     Misdirect {
         from: u64,
         to: u64,
         len: u64,
     },
-    /// The last write of these bytes was lost: the previous version is there (zeros if there was
-    /// none).
+    /// The last write of these bytes was lost, so they have their previous contents, or zeros if
+    /// there were none.
     Stale {
         range: Range<u64>,
     },
     Truncate {
-        /// Length of the file afterwards, in bytes.
+        /// Length of the file afterwards in bytes.
         len: u64,
     },
     /// The file is extended with zeros.
     Extend {
-        /// Length of the file afterwards, in bytes.
+        /// Length of the file afterwards in bytes.
         len: u64,
     },
     Remove,
@@ -49,9 +49,9 @@ pub enum Corruption {
 }
 
 impl SimDirectory {
-    /// Damages a file, both its durable contents and what a process reads (but not the memory of a
-    /// mapping). Returns whether any byte, the length or the existence of the file changed. This is
-    /// not an operation: it is neither counted nor hooked.
+    /// Damages a file: both its durable contents and what a process reads, but not a mapping's
+    /// memory. Returns whether any byte, the length or the existence of the file changed. Damage is
+    /// not an operation, so it is neither counted nor hooked.
     ///
     /// ```
     /// use alluvium_base::Purpose;

@@ -1,4 +1,4 @@
-//! The names of a simulated directory: implements [`Directory`].
+//! The names of a simulated directory, which implement [`Directory`].
 
 use super::handle::SimFile;
 use super::names::{FileId, NameChange};
@@ -20,8 +20,8 @@ impl SimDirectory {
         }
     }
 
-    /// Starts an operation on names: a crash point, refused after a failed sync of the directory,
-    /// failed by a planned fault.
+    /// Starts an operation on names, which is a crash point. The operation is refused after a
+    /// failed sync of the directory, or failed by a planned fault.
     fn name_operation(&self, operation: DeviceOperation, name: &str) -> Result<MutexGuard<'_, SimWorld>> {
         let mut world = self.point(operation, name, 0, 0, Purpose::Other)?;
         if world.failed_syncs > self.failed_syncs {
@@ -51,7 +51,7 @@ impl SimDirectory {
         let exists = self.shared.world.lock().names.get(name).is_some();
         if !exists {
             let mut world = self.name_operation(DeviceOperation::Create, name)?;
-            // The hook may have changed the names in the meantime.
+            // The hook may have changed the names meanwhile.
             if world.names.get(name).is_none() {
                 world.create(&Arc::from(name));
             }
@@ -72,11 +72,11 @@ impl SimDirectory {
         Arc::new(SimFile::new(self.clone(), file, name, options, failed_syncs))
     }
 
-    /// Returns the machine as it boots after a crash now; [`CrashSurvival`] and `seed` determine
-    /// what survived. The image is an independent world without faults, hooks, clock, locks or
-    /// handles. Its seed is derived from `seed`.
+    /// Returns the machine as it would boot if it crashed now. [`CrashSurvival`] and `seed`
+    /// determine what survives. The image is an independent world without faults, hooks, clock,
+    /// locks or handles, whose seed is derived from `seed`.
     ///
-    /// Called from within a hook, it returns the image at the crash point.
+    /// Within a hook, this returns the image at the crash point.
     #[must_use]
     pub fn image(&self, survival: CrashSurvival, seed: u64) -> SimDirectory {
         let mut world = self.shared.world.lock();

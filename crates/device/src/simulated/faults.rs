@@ -4,21 +4,22 @@ use crate::DeviceOperation;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedFailure {
-    /// The device fails (EIO). After a failed write each of its sectors is either old or new. A
-    /// failed sync poisons (D4); each sector that it covered may or may not be durable, and those
-    /// that are not are no longer dirty: reads still return them, but no later sync makes them
-    /// durable, as on Linux since the page cache marks failed pages clean.
+    /// The device fails (EIO). After a failed write, each of its sectors is either old or new. A
+    /// failed sync poisons (D4), and each sector that it covered may or may not be durable. Sectors
+    /// that are not durable are no longer dirty either: reads still return them, but no later sync
+    /// makes them durable, just as Linux marks failed pages in the page cache clean.
     Io,
-    /// The disk is full, whatever [`SimDirectory::set_capacity`](super::SimDirectory::set_capacity)
-    /// was set to.
+    /// The disk is full, no matter what
+    /// [`SimDirectory::set_capacity`](super::SimDirectory::set_capacity) was set to.
     Full,
     /// The process has reached its limit of open files (EMFILE).
     Short,
-    /// A read returns its data with this number of flipped bits; the stored data is correct.
+    /// A read returns its data with this number of flipped bits, although the stored data is
+    /// correct.
     FlippedBits(u32),
 }
 
-/// The duration of a fault.
+/// How long a fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultDuration {
     Once,
@@ -26,7 +27,7 @@ pub enum FaultDuration {
     Sticky,
 }
 
-/// One planned fault, such as "the third sync of `log-1` fails".
+/// A planned fault, such as "the third sync of `log-1` fails".
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, DeviceOperation};
@@ -54,7 +55,7 @@ enum FileFilter {
 }
 
 impl InjectedFault {
-    /// Returns a fault that fails the next call of this operation.
+    /// Returns a fault in the next call of this operation.
     #[must_use]
     pub fn new(operation: DeviceOperation, failure: InjectedFailure) -> InjectedFault {
         InjectedFault {
@@ -66,19 +67,19 @@ impl InjectedFault {
         }
     }
 
-    /// Returns a fault that fails the next call of this operation with EIO.
+    /// Returns a fault that makes the next call of this operation fail with EIO.
     #[must_use]
     pub fn failing(operation: DeviceOperation) -> InjectedFault {
         InjectedFault::new(operation, InjectedFailure::Io)
     }
 
-    /// Returns a fault that fails the next call of this operation because the disk is full.
+    /// Returns a fault that makes the next call of this operation fail because the disk is full.
     #[must_use]
     pub fn full(operation: DeviceOperation) -> InjectedFault {
         InjectedFault::new(operation, InjectedFailure::Full)
     }
 
-    /// Returns a fault that fails the next call of this operation because no more files can be
+    /// Returns a fault that makes the next call of this operation fail because no more files can be
     /// opened.
     #[must_use]
     pub fn short(operation: DeviceOperation) -> InjectedFault {
@@ -91,7 +92,8 @@ impl InjectedFault {
         InjectedFault::new(DeviceOperation::Read, InjectedFailure::FlippedBits(bits))
     }
 
-    /// Restricts the fault to calls on the file of this name. A directory sync has the empty name.
+    /// Restricts the fault to calls on the file with this name. A directory sync has the empty
+    /// name.
     #[must_use]
     pub fn on(self, file: &str) -> InjectedFault {
         InjectedFault {
@@ -109,7 +111,7 @@ impl InjectedFault {
         }
     }
 
-    /// Makes the fault hit the `call`-th matching call from now on, counted from 1.
+    /// Moves the fault to the `call`-th matching call from now on, counted from 1.
     ///
     /// # Panics
     /// If `call` is zero.
@@ -159,8 +161,8 @@ impl FaultPlan {
         self.hits
     }
 
-    /// Counts a call and returns its failure, if any. If several faults match, the first one
-    /// injected is used.
+    /// Counts a call and returns its failure, if any. If several faults match, the one injected
+    /// first applies.
     pub(super) fn match_fault(&mut self, operation: DeviceOperation, file: &str) -> Option<InjectedFailure> {
         if self.planned.is_empty() {
             return None;

@@ -1,11 +1,11 @@
-//! One file of a world: its versions and the changes between them.
+//! A file of a world: its versions, and the changes between them.
 
 use super::content::{FileChange, FileContent, PAGE, PagePatch, SimPage, pages_of};
 use super::mapping::MappedRegion;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A change that is not durable, with its position in the order of all changes of the world.
+/// A change that is not durable yet, and its position in the order of all changes of the world.
 #[derive(Clone)]
 pub(super) struct PendingChange {
     pub(super) order: u64,
@@ -15,18 +15,18 @@ pub(super) struct PendingChange {
 /// A file: its durable version, its current version, and the changes between them.
 #[derive(Clone, Default)]
 pub(super) struct SimFileState {
-    /// The minimum that survives a power loss.
+    /// The minimum that survives a power failure.
     pub(super) durable: FileContent,
-    /// The version that reads return, except for stores through mappings that have not been
-    /// noticed.
+    /// The version that reads return, except for stores through mappings that have not been noticed
+    /// yet.
     pub(super) current: FileContent,
     /// The previous version of every sector, for stale blocks.
     pub(super) older: FileContent,
-    /// Changes from `durable` to `current`, in order of completion.
+    /// The changes from `durable` to `current`, in order of completion.
     pub(super) pending: Vec<PendingChange>,
-    /// Mapped ranges. Where they differ from `current`, they hold newer bytes.
+    /// Mapped ranges, whose bytes are newer wherever they differ from `current`.
     pub(super) regions: Vec<MappedRegion>,
-    /// Number of failed syncs: a handle opened before the last of them is poisoned.
+    /// Number of failed syncs. A handle opened before the last of them is poisoned.
     pub(super) failed_syncs: u64,
     /// Number of open handles and mappings.
     pub(super) handles: u32,
@@ -82,13 +82,13 @@ impl SimFileState {
         }
     }
 
-    /// Executes a sync of a mapped range: the range's pages and the file's attributes (its length
-    /// and holes) become durable.
+    /// Executes a sync of a mapped range, which makes the range's pages and the file's attributes
+    /// (its length and holes) durable.
     pub(super) fn make_range_durable(&mut self, range: &Range<u64>) {
         let destroys = |pending: &PendingChange| {
             matches!(*pending.change, FileChange::Punch(_) | FileChange::Truncate(_))
         };
-        // Data from before a hole must not reappear after it, so all changes up to the hole become
+        // Data from before a hole must not reappear after it, so make all changes up to the hole
         // durable as well.
         if let Some(last) = self.pending.iter().rev().find(|pending| destroys(pending)) {
             self.make_durable(last.order + 1);
@@ -115,7 +115,7 @@ impl SimFileState {
         }
     }
 
-    /// Turns stores through mappings of `range` into changes, one per page; `order` numbers them.
+    /// Turns stores through mappings of `range` into changes, one per page, which `order` numbers.
     pub(super) fn notice(&mut self, range: &Range<u64>, order: &mut u64) {
         if self.regions.is_empty() {
             return;
@@ -140,7 +140,7 @@ impl SimFileState {
         }
     }
 
-    /// Reads the bytes that a process sees: the content, overlaid with the mappings.
+    /// Reads the bytes that a process sees, which are the content overlaid with the mappings.
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) {
         self.current.read(offset, out);
         for region in &self.regions {
@@ -149,7 +149,7 @@ impl SimFileState {
     }
 }
 
-/// Returns the part of a patch within the sectors of `mask`, or `None` if it is empty.
+/// Returns the part of a patch within the sectors of `mask`, or `None` if there is none.
 pub(super) fn masked(patch: &PagePatch, mask: u8) -> Option<PagePatch> {
     let mask = patch.mask & mask;
     (mask != 0).then(|| PagePatch {

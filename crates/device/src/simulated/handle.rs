@@ -1,4 +1,4 @@
-//! One open file: implements [`Device`].
+//! An open file, which implements [`Device`].
 
 use super::content::FileChange;
 use super::file::patches;
@@ -24,8 +24,8 @@ pub(super) struct SimFile {
     file: FileId,
     name: Arc<str>,
     options: FileOptions,
-    /// Number of the file's failed syncs at open. If it has grown since, this handle is poisoned
-    /// (D4).
+    /// Number of the file's failed syncs when this handle was opened. If it has grown since, the
+    /// handle is poisoned (D4).
     failed_syncs: u64,
 }
 
@@ -55,7 +55,7 @@ impl SimFile {
         }
     }
 
-    /// Adds a request to the world: counts it, charges it, and puts it in flight. Returns its
+    /// Adds a request to the world, which counts it, charges it, and puts it in flight. Returns its
     /// number.
     fn launch(
         &self,
@@ -110,8 +110,8 @@ impl SimFile {
         id
     }
 
-    /// Executes an operation that is not a request: a crash point, then `change` under the world's
-    /// lock.
+    /// Executes an operation that is not a request: passes a crash point, and then calls `change`
+    /// with the world locked.
     fn at_once<R>(
         &self,
         operation: DeviceOperation,
@@ -312,7 +312,7 @@ impl Device for SimFile {
             memory,
             self.failed_syncs,
         );
-        // SAFETY: the range lies in the region's memory, which the backing keeps alive.
+        // SAFETY: the range is inside the region's memory, which the backing keeps alive.
         Ok(unsafe { FileMapping::new(start, len as usize, Arc::new(backing)) })
     }
 

@@ -1,4 +1,4 @@
-//! Crash points: the moments immediately before the device changes.
+//! Crash points, which are the moments right before the device changes.
 
 use super::{CrashSurvival, SimDirectory, world::SimWorld};
 use crate::{DeviceOperation, Error, Result};
@@ -15,25 +15,25 @@ pub(super) struct OperationHook {
     callback: ReentrantMutex<RefCell<Option<HookCallback>>>,
 }
 
-/// The moment immediately before an operation takes effect.
+/// The moment right before an operation takes effect.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashPoint<'a> {
-    /// The directory, for taking images. Operations on it by a hook call no hook.
+    /// The directory, for taking images. Operations on it by a hook do not call a hook.
     pub directory: &'a SimDirectory,
-    /// Number of the operation: the value of [`SimDirectory::operations`] before it.
+    /// Number of the operation, which is the value of [`SimDirectory::operations`] before it.
     pub index: u64,
     pub operation: DeviceOperation,
-    /// Name of the file; empty for a sync of the directory.
+    /// Name of the file, or empty for a sync of the directory.
     pub file: &'a str,
-    /// Offset in the file; 0 if not applicable.
+    /// Offset in the file, or 0 if not applicable.
     pub offset: u64,
-    /// Length in bytes, or the new length; 0 if not applicable.
+    /// Length in bytes, or the new length, or 0 if not applicable.
     pub len: u64,
     pub purpose: Purpose,
 }
 
 impl CrashPoint<'_> {
-    /// Returns the machine as it boots after a crash at this point, like [`SimDirectory::image`].
+    /// Like [`SimDirectory::image`], for a crash at this point.
     #[must_use]
     pub fn image(&self, survival: CrashSurvival, seed: u64) -> SimDirectory {
         self.directory.image(survival, seed)
@@ -41,13 +41,13 @@ impl CrashPoint<'_> {
 }
 
 impl SimDirectory {
-    /// Calls `hook` immediately before each operation that [`SimDirectory::operations`] counts
-    /// takes effect. The world is not locked during the call: the hook may take images, open stores
-    /// on them and hook those. It may also [`crash`](SimDirectory::crash) this directory; the
-    /// operation then fails.
+    /// Calls `hook` right before each operation counted by [`SimDirectory::operations`] takes
+    /// effect. The world is not locked during the call, so the hook may take images, open stores on
+    /// them and hook those. It may also [`crash`](SimDirectory::crash) this directory, which makes
+    /// the operation fail.
     ///
-    /// A hook must not hold a clone of its own directory, or neither is ever freed: use
-    /// [`CrashPoint::directory`].
+    /// A hook must use [`CrashPoint::directory`] rather than hold a clone of its own directory.
+    /// Otherwise, neither would ever be freed.
     ///
     /// # Panics
     /// If called from within the hook.
@@ -72,8 +72,8 @@ impl SimDirectory {
         assert!(old.is_ok(), "a hook cannot replace itself");
     }
 
-    /// The entry point of every operation before it takes effect: counts and traces it, and calls
-    /// the hook. Returns with the world locked.
+    /// The entry point of every operation before it takes effect: counts and traces the operation,
+    /// calls the hook, and returns with the world locked.
     pub(super) fn point(
         &self,
         operation: DeviceOperation,
@@ -109,7 +109,7 @@ impl SimDirectory {
 
     fn call_hook(&self, point: &CrashPoint<'_>) {
         let slot = self.shared.hook.callback.lock();
-        // Already borrowed: the hook itself operates on its own directory.
+        // The slot is already borrowed, because the hook itself operates on its own directory.
         let Ok(mut hook) = slot.try_borrow_mut() else {
             return;
         };

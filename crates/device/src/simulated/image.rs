@@ -7,23 +7,23 @@ use super::world::{SimWorld, boot_id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How a machine stops, which determines the contents of its disk afterwards.
+/// How a machine stops, which determines what is on its disk afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CrashSurvival {
-    /// The process was killed (`kill -9`). All completed changes survive, also in the page cache
-    /// and in mapped memory, without becoming durable; requests in flight are executed wholly, in
+    /// The process was killed (`kill -9`). All completed changes survive, even in the page cache
+    /// and in mapped memory, without becoming durable. Requests in flight are executed entirely, in
     /// part or not at all. The boot stays the same.
     Process,
-    /// Power was lost after all changes, including requests in flight, had reached the disk.
+    /// The power failed after all changes, including requests in flight, had reached the disk.
     All,
-    /// Power was lost, and only synced changes survive.
+    /// The power failed, and only synced changes survive.
     None,
-    /// Power was lost. Names, lengths and holes survive up to some point in time, as with a
-    /// journal; any subset of the sectors of each unsynced write survives.
+    /// The power failed. Names, lengths and holes survive up to some point in time, as with a
+    /// journal, and any subset of the sectors of each unsynced write survives.
     Random,
-    /// Power was lost, and later changes survive where earlier ones do not: names without contents,
-    /// lengths without bytes (which read as zeros), contents without names, only the last changes,
-    /// or any subset.
+    /// The power failed, and later changes may survive without earlier ones: names without
+    /// contents, lengths without bytes (which read as zeros), contents without names, only the last
+    /// changes, or any subset.
     Reordered,
 }
 
@@ -36,7 +36,7 @@ impl CrashSurvival {
         CrashSurvival::Reordered,
     ];
 
-    /// The kinds of survival after a power loss.
+    /// The kinds of survival after a power failure.
     pub const POWER_LOSS: [CrashSurvival; 4] = [
         CrashSurvival::All,
         CrashSurvival::None,
@@ -45,16 +45,16 @@ impl CrashSurvival {
     ];
 }
 
-/// Which changes survive, by their position in the order of all changes.
+/// Which changes survive, depending on their position in the order of all changes.
 #[derive(Clone, Copy)]
 enum SurvivalRule {
     All,
     Nothing,
     Before(u64),
     From(u64),
-    /// Each change with probability 1/2.
+    /// Each change survives with probability 1/2.
     Some,
-    /// Each write wholly, in part, or not at all.
+    /// Each write survives entirely, in part, or not at all.
     Torn,
 }
 
@@ -120,7 +120,7 @@ impl SurvivalPlan {
         }
     }
 
-    /// Applies the surviving part of a change.
+    /// Applies the part of a change that survives.
     fn apply(&mut self, content: &mut FileContent, order: u64, change: &FileChange) {
         let FileChange::Write(patches) = change else {
             if Self::keeps(&mut self.rng, self.shapes, order) {
@@ -135,7 +135,7 @@ impl SurvivalPlan {
         }
     }
 
-    /// Applies the surviving part of a write that is torn.
+    /// Applies the part of a torn write that survives.
     fn tear(&mut self, content: &mut FileContent, patches: &[PagePatch]) {
         let tear = TornWrite::new(&mut self.rng);
         for patch in patches {
@@ -144,7 +144,7 @@ impl SurvivalPlan {
     }
 }
 
-/// How one write was interrupted.
+/// How a write was interrupted.
 enum TornWrite {
     Whole,
     Lost,
@@ -178,7 +178,7 @@ impl TornWrite {
     }
 }
 
-/// Returns the part of a write that an interruption leaves.
+/// Returns what is left of an interrupted write.
 pub(super) fn torn(rng: &mut fastrand::Rng, change: &FileChange) -> FileChange {
     let FileChange::Write(patches) = change else {
         unreachable!("only writes are torn");
@@ -192,7 +192,7 @@ pub(super) fn torn(rng: &mut fastrand::Rng, change: &FileChange) -> FileChange {
 }
 
 impl SimWorld {
-    /// Returns the world after a crash now.
+    /// Returns the world as it would be if it crashed now.
     pub(super) fn survivor(&self, survival: CrashSurvival, seed: u64) -> SimWorld {
         let own = seed ^ self.options.seed.rotate_left(17) ^ (survival as u64) << 56;
         let mut options = self.options;
@@ -246,7 +246,7 @@ impl SimWorld {
             .collect()
     }
 
-    /// Returns one file after a power loss.
+    /// Returns a file as it is after a power failure.
     fn after_power_loss<'a>(
         &self,
         survival: CrashSurvival,
@@ -274,7 +274,7 @@ impl SimWorld {
         SimFileState::settled(content, file.older.clone())
     }
 
-    /// Builds the world after the process was killed: completed changes are kept, and none becomes
+    /// Builds the world after the process was killed: completed changes are kept, but none becomes
     /// durable.
     fn kill(&self, world: &mut SimWorld, in_flight: Vec<(FileId, Arc<FileChange>)>) {
         world.names = self.names.clone();
@@ -296,7 +296,7 @@ impl SimWorld {
 }
 
 impl SimFileState {
-    /// Returns the file as it is when no process has it open any more.
+    /// Returns the file as it is once the killed process no longer has it open.
     fn after_kill(&self) -> SimFileState {
         SimFileState {
             durable: self.durable.clone(),

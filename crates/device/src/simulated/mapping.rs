@@ -1,10 +1,10 @@
-//! Mapped ranges: memory that a caller changes without a call.
+//! Mapped ranges, which are memory that a caller can change without a call.
 //!
 //! A store through a mapping is not an operation, so the world detects stores by comparison: a page
-//! that differs from the file's content was modified. It compares before an image, at a sync and
-//! when the mapping is dropped; it also compares a page chosen by the seed at some operations, like
-//! a kernel that writes back dirty pages at any time. Each modified page is a separate change,
-//! which a crash keeps or loses independently of all others.
+//! that differs from the file's content was modified. The world compares before an image, at a sync
+//! and when the mapping is dropped. At some operations, it also compares a page chosen by the seed,
+//! just as a kernel may write back dirty pages at any time. Each modified page is a separate
+//! change, which a crash keeps or loses independently of all others.
 
 use super::content::{FileChange, FileContent, PAGE, PagePatch, SimPage, WHOLE, pages_of};
 use super::file::differing;
@@ -16,14 +16,15 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Memory for whole pages of a file. It never moves.
+/// Memory for whole pages of a file, which never moves.
 pub(super) struct RegionMemory {
     start: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: the bytes are reached through raw copies only. Who stores through a mapping promises, by
-// the contract of `FileMapping::write`, that nothing else touches that range of the file meanwhile.
+// SAFETY: the bytes are reached only through raw copies. By the contract of `FileMapping::write`, a
+// caller that stores through a mapping guarantees that nothing else touches that range of the file
+// meanwhile.
 unsafe impl Send for RegionMemory {}
 // SAFETY: as above.
 unsafe impl Sync for RegionMemory {}
@@ -42,14 +43,15 @@ impl RegionMemory {
     /// Returns the page at byte offset `at`.
     fn page(&self, at: usize) -> &[u8] {
         assert!(at + PAGE as usize <= self.layout.size());
-        // SAFETY: inside the allocation, asserted above; not stored into meanwhile, by the contract
-        // of the mapping.
+        // SAFETY: the page is inside the allocation, as asserted above, and by the contract of the
+        // mapping, nothing is stored into it meanwhile.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), PAGE as usize) }
     }
 
     fn copy_in(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.layout.size());
-        // SAFETY: inside the allocation, asserted above; `bytes` is other memory.
+        // SAFETY: the range is inside the allocation, as asserted above, and `bytes` is other
+        // memory.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) }
     }
 
@@ -62,7 +64,7 @@ impl RegionMemory {
 
 impl Drop for RegionMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this layout, freed once.
+        // SAFETY: `zeroed` allocated the memory with this layout, and it is freed only once.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }
@@ -101,17 +103,17 @@ impl MappedRegion {
         self.memory.layout.size() as u64 / PAGE
     }
 
-    /// Adds a mapping that uses the region. Returns the address of byte `offset` of the file.
+    /// Adds a mapping that uses the region. Returns the address of the file's byte `offset`.
     pub(super) fn join(&mut self, offset: u64) -> NonNull<u8> {
         self.users += 1;
         let at = (offset - self.start) as usize;
         assert!(at < self.memory.layout.size());
-        // SAFETY: inside the allocation, asserted above.
+        // SAFETY: the result is inside the allocation, as asserted above.
         unsafe { self.memory.start.add(at) }
     }
 
-    /// Returns the sectors of a page that differ from `content`, if any. Bytes past the end of the
-    /// file are ignored.
+    /// Returns the sectors of a page that differ from `content`, if any. Bytes beyond the end of
+    /// the file are ignored.
     pub(super) fn changed(&self, page: u64, content: &FileContent) -> Option<PagePatch> {
         if page * PAGE >= content.len() {
             return None;
@@ -165,7 +167,7 @@ impl MappedRegion {
         }
     }
 
-    /// Overlays the bytes of the memory on a read.
+    /// Overlays the memory's bytes on those of a read.
     pub(super) fn copy_out(&self, offset: u64, out: &mut [u8]) {
         let both = offset.max(self.start)..(offset + out.len() as u64).min(self.end());
         if both.start < both.end {

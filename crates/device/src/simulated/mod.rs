@@ -1,27 +1,27 @@
-//! A directory of a simulated machine. All its crashes, faults and delays are derived from one
+//! A directory of a simulated machine, all of whose crashes, faults and delays are derived from one
 //! seed.
 //!
 //! *Scope*: which bytes, lengths and names are durable, which of them a crash may lose, and in
-//! which combinations; the requests in flight; the charges of a cost clock; the planned faults.
+//! which combinations; the requests in flight; the charges of a cost clock; planned faults.
 //!
 //! *Must not depend on*: the meaning of the bytes; threads (it is as deterministic as its callers).
 //!
 //! Invariants:
 //!
-//! - **S1** A file consists of a durable version and of the later changes in the order of their
-//!   completion. A process sees the durable version with all changes applied in this order. A sync
-//!   makes the changes durable that had completed before the sync was submitted.
-//! - **S2** A crash image consists of the durable version and a subset of the changes. Each sector
-//!   of a write, and each change of a length, a hole or a name, is a separate element of this
-//!   subset. An image never contains anything else.
-//! - **S3** The same seed and the same calls give the same images, faults, orders and the same
-//!   [`trace_hash`](SimDirectory::trace_hash). Images and hooks change no fault, order or trace;
-//!   for a mapped file they only add versions that may survive, namely those at the time of the
-//!   image or hook.
-//! - **S4** The cost of an image depends on the number of changes since the last syncs, and not on
-//!   the amount of data stored.
-//! - **S5** The original world is changed neither by the operations of a hook on images nor by any
-//!   operation on an image.
+//! - **S1** A file consists of a durable version and the later changes in order of completion. A
+//!   process sees the durable version with all changes applied in this order. A sync makes the
+//!   changes durable that had completed before the sync was submitted.
+//! - **S2** A crash image consists of the durable version and a subset of the changes, and never of
+//!   anything else. Each sector of a write, and each change of a length, a hole or a name, is kept
+//!   or lost separately.
+//! - **S3** The same seed and the same calls give the same images, faults, orders and
+//!   [`trace_hash`](SimDirectory::trace_hash). Images and hooks affect no fault, order or trace.
+//!   For a mapped file, they only add versions that may survive: those at the time of the image or
+//!   hook.
+//! - **S4** The cost of an image depends on the number of changes since the last syncs rather than
+//!   on the amount of data stored.
+//! - **S5** Neither a hook's operations on images nor any operation on an image changes the
+//!   original world.
 //!
 //! ```
 //! use alluvium_base::Purpose;
@@ -73,25 +73,25 @@ use world::SimWorld;
 /// The order in which submitted requests complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionOrder {
-    /// Requests complete in the order of their submission. Without a cost clock they complete
-    /// immediately; with a cost clock they complete as time passes.
+    /// Requests complete in submission order: immediately without a cost clock, and as time passes
+    /// with one.
     InOrder,
-    /// When polled or waited for, in an order drawn from the seed (with a cost clock: among
-    /// requests due at the same time).
+    /// Requests complete when they are polled or waited for, in an order drawn from the seed. With
+    /// a cost clock, the seed orders only requests that are due at the same time.
     Shuffled,
 }
 
-/// The options of a simulated directory.
+/// Options of a simulated directory.
 #[derive(Clone, Copy, Debug)]
 pub struct SimOptions {
     /// Seed of all random choices.
     pub seed: u64,
     /// The order in which submitted requests complete.
     pub completion: CompletionOrder,
-    /// Size of the file system in bytes. Its space is allocated in pages of 4 KiB.
+    /// Size of the file system in bytes. Space is allocated in pages of 4 KiB.
     pub capacity: u64,
-    /// Maximum number of changes of a file that are not synced. If there are more, the older half
-    /// of them becomes durable, in the same way as a kernel writes back old dirty pages.
+    /// Maximum number of unsynced changes of a file. Beyond it, the older half becomes durable,
+    /// just as a kernel writes back old dirty pages.
     pub pending_limit: usize,
 }
 
@@ -109,8 +109,8 @@ impl SimOptions {
     }
 }
 
-/// A handle of a simulated directory. Clones share all state. This includes the record that a sync
-/// of the directory has failed (D4); [`SimDirectory::reopen`] returns a handle without that record.
+/// A handle of a simulated directory. Clones share all state, including the record of a failed
+/// directory sync (D4). [`SimDirectory::reopen`] returns a handle without that record.
 #[derive(Clone)]
 pub struct SimDirectory {
     shared: Arc<SimDirectoryState>,
@@ -159,7 +159,7 @@ impl SimDirectory {
     }
 
     /// Makes every later operation fail with [`Error::Crashed`](crate::Error::Crashed). Images can
-    /// still be taken; they show the state at the time of the crash.
+    /// still be taken, and show the state at the time of the crash.
     pub fn crash(&self) {
         let mut world = self.shared.world.lock();
         if world.crashed {
@@ -181,24 +181,24 @@ impl SimDirectory {
         self.shared.world.lock().crashed
     }
 
-    /// Returns the number of operations that were started and that change the device: writes, syncs
-    /// (of files, mapped ranges and the directory), extensions, allocations, truncations, holes,
-    /// creations, renames and removals. Reads are not included.
+    /// Returns the number of operations started so far that change the device: writes, syncs (of
+    /// files, mapped ranges and the directory), extensions, allocations, truncations, holes,
+    /// creations, renames and removals. Reads do not count.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.shared.world.lock().operations
     }
 
-    /// Returns a hash of all operations in their order. It is equal for equal seeds and equal calls
-    /// (S3).
+    /// Returns a hash of all operations in order, which is the same for the same seed and the same
+    /// calls (S3).
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
         self.shared.world.lock().trace
     }
 
     /// Returns a hash of all names, lengths and bytes that a process sees, including stores through
-    /// mappings. Equal directories have equal hashes, and a hole is equal to zeros. The cost is
-    /// proportional to the number of files and not to the number of bytes.
+    /// mappings. Equal directories have equal hashes, and holes count as zeros. The cost is
+    /// proportional to the number of files rather than to the number of bytes.
     #[must_use]
     pub fn content_hash(&self) -> u64 {
         let mut world = self.shared.world.lock();
@@ -206,7 +206,7 @@ impl SimDirectory {
         world.content_hash()
     }
 
-    /// Plans a fault. Faults that were planned earlier remain planned.
+    /// Plans a fault in addition to those planned earlier.
     pub fn inject(&self, fault: InjectedFault) {
         self.shared.world.lock().faults.inject(fault);
     }
@@ -215,32 +215,32 @@ impl SimDirectory {
         self.shared.world.lock().faults.clear();
     }
 
-    /// Returns the number of calls in which a planned fault has occurred.
+    /// Returns the number of calls that planned faults have hit.
     #[must_use]
     pub fn faults_hit(&self) -> u64 {
         self.shared.world.lock().faults.hits()
     }
 
-    /// Sets the size of the file system in bytes. If the new size is less than the space in use,
-    /// the disk is full.
+    /// Sets the size of the file system in bytes. If it is less than the space in use, the disk is
+    /// full.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.world.lock().options.capacity = bytes;
     }
 
-    /// Sets the boot id of the machine. An image of a power loss can be given the id of the
-    /// previous boot, like a device that is reconnected. A running machine can be given a new id,
-    /// like a container that is restarted.
+    /// Sets the machine's boot id. An image after a power failure can be given the previous boot's
+    /// id, like a device that is reconnected. A running machine can be given a new id, like a
+    /// container that is restarted.
     pub fn set_boot_id(&self, boot: BootId) {
         self.shared.world.lock().boot = boot;
     }
 
-    /// Returns the number of bytes that are allocated to files.
+    /// Returns the number of bytes allocated to files.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.shared.world.lock().used()
     }
 
-    /// Returns the number of requests that were submitted and are not complete.
+    /// Returns the number of requests that were submitted but are not complete.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.shared.world.lock().flights.len()
@@ -252,9 +252,8 @@ impl SimDirectory {
         self.shared.world.lock().time.clock = Some(clock);
     }
 
-    /// Returns the virtual time in nanoseconds. Waiting for a request advances it to the completion
-    /// time of that request. A poll while no request is due advances it to the next completion
-    /// time.
+    /// Returns the virtual time in nanoseconds. Waiting for a request advances it to that request's
+    /// completion time. Polling while no request is due advances it to the next completion time.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.shared.world.lock().time.now_ns

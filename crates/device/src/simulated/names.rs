@@ -1,9 +1,9 @@
-//! The names of a directory: durable names, current names, and the changes between them.
+//! The names in a directory: durable names, current names, and the changes between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A file's number. Unlike a name, it never changes and is never reused in one world.
+/// A file's number. Unlike a name, it never changes and is never reused in the same world.
 pub(super) type FileId = u32;
 
 type NameMap = BTreeMap<Arc<str>, FileId>;
@@ -32,7 +32,7 @@ struct PendingNameChange {
     change: NameChange,
 }
 
-/// Versions of the directory's names. They share their maps until one of them changes.
+/// Versions of the directory's names, which share their maps until one of them changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectoryNames {
     durable: Arc<NameMap>,
@@ -95,18 +95,19 @@ impl DirectoryNames {
         self.durable = Arc::clone(&self.current);
     }
 
-    /// Records a failed sync of the directory: the changes selected by `survives` became durable.
+    /// Records a failed sync of the directory, in which the changes selected by `survives` became
+    /// durable.
     pub(super) fn settle(&mut self, mut survives: impl FnMut(u64) -> bool) {
         self.durable = Arc::clone(&self.survivor(&mut survives).current);
         self.pending.clear();
     }
 
-    /// Returns the order of the first change that is not durable.
+    /// Returns the position of the first change that is not durable.
     pub(super) fn first_pending(&self) -> Option<u64> {
         self.pending.first().map(|pending| pending.order)
     }
 
-    /// Returns the names after a power loss in which the changes selected by `survives` were
+    /// Returns the names after a power failure in which the changes selected by `survives` were
     /// durable.
     pub(super) fn survivor(&self, mut survives: impl FnMut(u64) -> bool) -> DirectoryNames {
         let mut map = Arc::clone(&self.durable);
@@ -131,7 +132,7 @@ impl DirectoryNames {
         }
     }
 
-    /// Removes a name from all versions: damage, not an operation.
+    /// Removes a name from all versions. This is damage rather than an operation.
     pub(super) fn forget(&mut self, name: &str) {
         Arc::make_mut(&mut self.current).remove(name);
         Arc::make_mut(&mut self.durable).remove(name);

@@ -1,4 +1,4 @@
-//! Requests in flight: their checks, and their effects on completion.
+//! Requests in flight, how they are checked, and what they do on completion.
 
 use super::SimDirectory;
 use super::content::FileChange;
@@ -13,7 +13,7 @@ use parking_lot::MutexGuard;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The state that an operation of a request or a handle is checked against.
+/// What an operation of a request or a handle is checked against.
 pub(super) struct OpenHandle<'a> {
     pub(super) file: FileId,
     pub(super) name: &'a str,
@@ -183,8 +183,8 @@ impl SimDirectory {
         }
     }
 
-    /// Advances time until the next request is due and completes it. Returns `false` if every
-    /// request in flight is being completed by another thread.
+    /// Advances time until the next request is due and completes it. Returns `false` if other
+    /// threads are already completing every request in flight.
     pub(super) fn finish_next(&self) -> bool {
         let next = {
             let mut world = self.shared.world.lock();
@@ -233,7 +233,8 @@ impl SimDirectory {
     }
 }
 
-/// Removes a request from the flights and completes it, or reports why it never reached the device.
+/// Removes a request from the in-flight list and completes it, or reports why it never reached the
+/// device.
 fn land(mut world: MutexGuard<'_, SimWorld>, id: u64, reached: Result<()>) {
     let Some(flight) = world
         .flight(id)

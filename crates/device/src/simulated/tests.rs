@@ -1,4 +1,4 @@
-//! Tests of the simulated machine by subject. `legal` proves S1 and S2.
+//! Tests of the simulated machine, by subject. `legal` proves S1 and S2.
 
 mod crash;
 mod damage;

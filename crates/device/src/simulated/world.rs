@@ -23,19 +23,19 @@ pub(super) struct SimRequest {
     /// Number of the file's failed syncs when the handle was opened.
     pub(super) failed_syncs: u64,
     pub(super) request: IoRequest,
-    /// The sectors of a write, if they do not depend on the contents at its completion.
+    /// The sectors of a write, unless they depend on the contents at its completion.
     pub(super) change: Option<Arc<FileChange>>,
-    /// A sync covers the changes before this order.
+    /// The changes that a sync covers are those before this position.
     pub(super) covers: u64,
-    /// Completion time, in virtual time.
+    /// Completion time in virtual time.
     pub(super) due_ns: u64,
-    /// Set while a thread completes the request.
+    /// Whether a thread is completing the request.
     pub(super) claimed: bool,
     pub(super) done: Arc<BatchCompletion>,
     pub(super) index: usize,
 }
 
-/// All state of a machine, protected by one lock.
+/// All state of a machine, behind one lock.
 pub(super) struct SimWorld {
     pub(super) options: SimOptions,
     pub(super) rng: fastrand::Rng,
@@ -49,13 +49,13 @@ pub(super) struct SimWorld {
     pub(super) next_flight: u64,
     /// The writes in flight when the machine crashed.
     pub(super) interrupted: Vec<(FileId, Arc<FileChange>)>,
-    /// The next number of a change, of files and names alike.
+    /// The next position in the order of all changes, of files and names alike.
     pub(super) order: u64,
     pub(super) operations: u64,
     pub(super) trace: u64,
     pub(super) faults: FaultPlan,
     pub(super) crashed: bool,
-    /// Whether stores through mappings have already been noticed for the crash point whose hook is
+    /// Whether stores through mappings were already noticed for the crash point whose hook is
     /// running.
     pub(super) noticed: bool,
     /// Number of failed syncs of the directory.
@@ -112,14 +112,15 @@ impl SimWorld {
             .expect("a file lives while a handle, a name or a request knows it")
     }
 
-    /// Returns the bytes allocated to files that have a name or a handle.
+    /// Returns the number of bytes allocated to files that have a name or a handle.
     pub(super) fn used(&self) -> u64 {
         let lives = |id: &FileId, file: &SimFileState| file.handles > 0 || self.names.is_named(*id);
         let files = self.files.iter().filter(|(id, file)| lives(id, file));
         files.map(|(_, file)| file.current.allocated()).sum()
     }
 
-    /// Fails if the disk has no space for the pages of `range` that the file has not allocated yet.
+    /// Returns an error if the disk has no space for the pages of `range` that the file has yet to
+    /// allocate.
     pub(super) fn require_space(
         &mut self,
         operation: DeviceOperation,
@@ -147,7 +148,7 @@ impl SimWorld {
         let file = self.file(id);
         file.complete(order, change);
         if file.pending.len() > limit {
-            // A kernel would have written back the older half by now.
+            // By now, a kernel would have written back the older half.
             let middle = file.pending[limit / 2].order;
             file.make_durable(middle);
         }
@@ -173,7 +174,7 @@ impl SimWorld {
         }
     }
 
-    /// Writes back a mapped page, at operations chosen by the seed.
+    /// Writes back a mapped page at operations chosen by the seed.
     pub(super) fn write_back_some_page(&mut self) {
         if self.mapped.is_empty() || self.rng.u8(..4) != 0 {
             return;
@@ -186,7 +187,7 @@ impl SimWorld {
         self.notice(id, &(at..at + PAGE));
     }
 
-    /// Counts a call and fails it if a fault was planned for it.
+    /// Counts a call, and fails it if a fault is planned for it.
     pub(super) fn apply_fault(
         &mut self,
         operation: DeviceOperation,
@@ -207,7 +208,7 @@ impl SimWorld {
         }
     }
 
-    /// Records a failed sync of a file. The seed selects the sectors that reached the disk; the
+    /// Records a failed sync of a file. The seed selects the sectors that reached the disk. The
     /// others are no longer dirty, so no later sync writes them either.
     pub(super) fn fail_sync(&mut self, id: FileId, covers: u64) {
         let mut rng = self.rng.fork();
@@ -244,7 +245,7 @@ impl SimWorld {
         file
     }
 
-    /// Removes a file that cannot be reached any more.
+    /// Removes a file that is no longer reachable.
     pub(super) fn collect(&mut self, id: FileId) {
         let held = self.files.get(&id).is_none_or(|file| file.handles > 0)
             || self.flights.iter().any(|flight| flight.file == id)
@@ -261,7 +262,7 @@ impl SimWorld {
         }
     }
 
-    /// Removes all files that cannot be reached any more.
+    /// Removes all files that are no longer reachable.
     pub(super) fn collect_all(&mut self) {
         let ids: Vec<FileId> = self.files.keys().copied().collect();
         for id in ids {
@@ -274,8 +275,8 @@ impl SimWorld {
         self.flights.binary_search_by_key(&id, |flight| flight.id).ok()
     }
 
-    /// Returns the request to complete next among those due: by time if a clock runs, then by the
-    /// seed or in order.
+    /// Returns which of the requests due should complete next: by time if there is a clock, and
+    /// then by seed or in order.
     pub(super) fn choose_flight(&mut self, due_ns: u64) -> Option<u64> {
         let open = |flight: &&SimRequest| !flight.claimed && flight.due_ns <= due_ns;
         let first = self

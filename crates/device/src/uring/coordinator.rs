@@ -1,4 +1,5 @@
-//! Coordinates many threads on one ring: which thread enters the kernel, and which wait for it.
+//! Coordinates many threads on one ring: which thread enters the kernel, and which ones wait for
+//! it.
 
 use super::plug::{self, SubmissionPlug};
 use super::ring::{BatchContext, CompletionReaper, IoRing, RingRequest};
@@ -13,14 +14,14 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct RingCoordinator {
     pub(super) ring: IoRing,
-    /// Number of threads that wait for the holder of the reaper.
+    /// Number of threads waiting for the holder of the reaper.
     followers: Mutex<usize>,
     changed: Condvar,
     workers: Arc<WorkerPool>,
     notes: Arc<DirectoryNotes>,
 }
 
-/// How long a thread waiting on a broken ring sleeps before it checks for completions again.
+/// How long a thread that waits on a broken ring sleeps before it checks for completions again.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 impl RingCoordinator {
@@ -34,7 +35,7 @@ impl RingCoordinator {
         }
     }
 
-    /// Queues requests. On a broken ring the workers get them at once.
+    /// Queues requests. If the ring is broken, the workers get them at once.
     fn push(&self, flights: Vec<RingRequest>) {
         self.ring.push(flights);
         if self.ring.is_broken() {
@@ -43,7 +44,7 @@ impl RingCoordinator {
     }
 
     /// Enters the kernel. If this fails permanently, the workers execute the requests that were not
-    /// submitted; the kernel completes the submitted ones by itself.
+    /// submitted, while the kernel completes the submitted ones by itself.
     fn enter(&self, want: usize) {
         if let Err(error) = self.ring.enter(want) {
             self.notes.add(format!(
@@ -66,7 +67,7 @@ impl RingCoordinator {
         }
     }
 
-    /// Submits requests without waiting for them; while the thread is gathering, the submission is
+    /// Submits requests without waiting for them. While the thread is gathering, the submission is
     /// deferred.
     pub(super) fn submit(self: &Arc<Self>, flights: Vec<RingRequest>) {
         self.push(flights);
@@ -83,7 +84,7 @@ impl RingCoordinator {
         }
     }
 
-    /// Submits requests and waits until the ticket has none left in the ring.
+    /// Submits requests, and waits until the ticket has none left in the ring.
     pub(super) fn submit_and_wait(&self, flights: Vec<RingRequest>, ticket: &Ticket) {
         SubmissionPlug::hand_over();
         self.push(flights);
@@ -95,7 +96,7 @@ impl RingCoordinator {
         }
     }
 
-    /// Processes available completions, unless another thread is doing so.
+    /// Processes available completions, unless another thread is already doing so.
     pub(super) fn poll(&self) {
         if let Some(mut reaper) = self.ring.reaper() {
             if self.take(&mut reaper) {
@@ -113,7 +114,7 @@ impl RingCoordinator {
                 return self.lead(reaper, ticket);
             }
             let mut followers = self.followers.lock();
-            // The holder of the reaper notifies under this lock after releasing it, so the
+            // The holder of the reaper notifies under this lock after releasing the reaper, so the
             // notification cannot be missed.
             if !ticket.is_complete() && self.ring.is_reaped() {
                 *followers += 1;
@@ -123,8 +124,8 @@ impl RingCoordinator {
         }
     }
 
-    /// Waits until any request on the ring has completed, but may return early. Returns false if
-    /// the ring is empty and the ticket is incomplete.
+    /// Waits until any request on the ring completes, but may return early. Returns false if the
+    /// ring is empty and the ticket incomplete.
     pub(super) fn wait_some(&self, ticket: &Ticket) -> bool {
         SubmissionPlug::hand_over();
         let Some(mut reaper) = self.ring.reaper() else {
@@ -146,7 +147,8 @@ impl RingCoordinator {
             self.enter(0);
         }
         self.hand_over(reaper);
-        // A signal may have interrupted the wait: the ticket may still have requests in the ring.
+        // A signal may have interrupted the wait, and the ticket may still have requests in the
+        // ring.
         taken > 0 || carries || ticket.is_complete()
     }
 
@@ -161,8 +163,8 @@ impl RingCoordinator {
                 }
                 break;
             }
-            // The ticket needs at least as many completions as it has pending requests. Followers
-            // may be waiting for the very next completion.
+            // The ticket needs at least as many completions as it has pending requests, but
+            // followers may be waiting for the very next one.
             let want = if *self.followers.lock() > 0 {
                 1
             } else {
@@ -173,7 +175,7 @@ impl RingCoordinator {
         self.hand_over(reaper);
     }
 
-    /// Releases the lock on the reaper, and wakes the threads that were waiting for its holder.
+    /// Releases the reaper, and wakes the threads that were waiting for its holder.
     fn hand_over(&self, reaper: CompletionReaper<'_>) {
         drop(reaper);
         if *self.followers.lock() > 0 {
@@ -222,7 +224,7 @@ impl RingCoordinator {
             Ok(moved) => return finish_blocking(&self.workers, &context, index, request, moved),
             Err(_) => match Errno::from_raw_os_error(-result) {
                 // CANCELED: the submitting thread ended before the kernel began. INVAL and FAULT:
-                // the alignment or a registered buffer is unsuitable; a blocking call needs
+                // the alignment or a registered buffer is unsuitable, but a blocking call needs
                 // neither.
                 Errno::INTR
                 | Errno::AGAIN
@@ -262,7 +264,7 @@ pub(super) fn finish_blocking(
 }
 
 impl Drop for RingCoordinator {
-    /// Waits for all submitted requests (U4). No other thread can be waiting any more.
+    /// Waits for all submitted requests (U4). No other thread can still be waiting.
     fn drop(&mut self) {
         while self.ring.in_flight() > 0 {
             let Some(mut reaper) = self.ring.reaper() else {

@@ -1,37 +1,35 @@
 //! Executes batches of reads and writes through io_uring.
 //!
-//! *Scope*: the rings; which thread enters the kernel and which threads wait; registered files and
+//! *Scope*: the rings; which thread enters the kernel and which ones wait; registered files and
 //! registered memory.
 //!
-//! *Must not depend on*: syncs, poison, short transfers; it passes short transfers to the workers
-//! of [`file`](crate::file).
+//! *Must not depend on*: syncs, poison, short transfers, which it passes on to the workers of
+//! [`file`](crate::file).
 //!
 //! Invariants:
 //!
-//! - **U1** The table of a ring owns each request that is in the kernel, until its completion has
-//!   been reaped (D1).
+//! - **U1** A ring's table owns each request that is in the kernel, until its completion has been
+//!   reaped (D1).
 //! - **U2** No thread waits in the kernel while it holds a lock that a submission needs.
 //! - **U3** At most one thread per ring waits in the kernel, and only this thread reaps
-//!   completions. When it leaves, another waiting thread takes its place. It is therefore
-//!   impossible that a single thread reaps a completion for which another thread sleeps in the
-//!   kernel.
+//!   completions. When it leaves, another waiting thread takes its place. A completion is therefore
+//!   never reaped by one thread while another sleeps in the kernel for it.
 //! - **U4** Dropping the pool waits for all requests in flight.
 //! - **U5** If the kernel refuses to enter a ring, no request is lost: the kernel completes the
 //!   requests already submitted, and the workers execute the others.
 //! - **U6** Before a thread waits for requests, it submits all requests that it has gathered.
 //!
-//! There is a pool of rings because two threads that use the same ring contend for the kernel's
-//! lock on it and wake each other. A thread uses the ring whose index is the number of the thread
-//! modulo the number of rings. If there are no more threads than rings, no ring is shared. A ticket
-//! records its ring, so that any thread may wait for it. Rings are created when they are first
-//! used.
+//! There is a pool of rings because threads on the same ring contend for the kernel's lock on it
+//! and wake each other. A thread's number, modulo the number of rings, selects its ring. If there
+//! are no more threads than rings, no ring is shared. A ticket records its ring, so any thread may
+//! wait for it. Rings are created on first use.
 //!
 //! Measured savings: a blocking 4 KiB read by a single thread costs 21–30 µs of CPU time here (a
-//! small virtual machine with a virtio disk); one read in a batch of 32 costs 2.3–3.5 µs, nearly
-//! all of it in the kernel's block layer and in notifying the device. A single read that is awaited
-//! at once costs at least as much through a ring as by a blocking call, so it bypasses the rings.
-//! Syncs bypass them too: the kernel also executes a ring's syncs on threads, and at most one sync
-//! per file may run (`file`, F1).
+//! small virtual machine with a virtio disk); a read in a batch of 32 costs 2.3–3.5 µs, nearly all
+//! of it in the kernel's block layer and in notifying the device. A single read that is awaited at
+//! once costs at least as much through a ring as a blocking call does, so it bypasses the rings. So
+//! do syncs: the kernel executes a ring's syncs on threads too, and at most one sync per file may
+//! run (`file`, F1).
 
 mod coordinator;
 mod plug;
@@ -50,7 +48,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::{fmt, io};
 
-/// Maximum number of rings for each directory.
+/// Maximum number of rings per directory.
 const MOST_RINGS: usize = 16;
 
 /// The rings of one directory.
@@ -71,10 +69,10 @@ struct RingRegistry {
 }
 
 impl RingPool {
-    /// Creates a pool that contains its first ring.
+    /// Creates a pool with its first ring.
     ///
     /// # Errors
-    /// The error of the kernel if it refuses io_uring.
+    /// The kernel's error if it refuses io_uring.
     pub(crate) fn new(workers: Arc<WorkerPool>, notes: Arc<DirectoryNotes>) -> io::Result<Arc<RingPool>> {
         let rings = RingPool {
             stations: (0..MOST_RINGS).map(|_| OnceLock::new()).collect(),
@@ -89,7 +87,7 @@ impl RingPool {
 
     /// Creates a ring with all files and memory registered so far.
     fn start(&self) -> io::Result<Arc<RingCoordinator>> {
-        // Locked throughout, so that a file registered concurrently is not missed.
+        // Hold the lock throughout, so that a file registered concurrently is not missed.
         let mut registry = self.registry.lock();
         let mut ring = IoRing::new()?;
         let mut files = registry.files.iter().enumerate();
@@ -105,7 +103,7 @@ impl RingPool {
         if registry.memory.is_empty()
             || first.is_none_or(|first| station.ring.share_memory(&first.ring).is_err())
         {
-            // Older kernels refuse; registering then also fails, or works piece by piece.
+            // Older kernels refuse. Registering then fails too, or works piece by piece.
             if let Err(error) = station.ring.prepare_memory() {
                 self.notes.add(format!(
                     "the kernel refuses to register buffers ({error}): requests pin their pages one by one"
@@ -125,7 +123,7 @@ impl RingPool {
         station.expect("a ticket's home was given out by `home`")
     }
 
-    /// Returns the index of the ring that this thread uses.
+    /// Returns the index of this thread's ring.
     pub(crate) fn ring_index(&self) -> usize {
         let home = thread_number() % self.stations.len();
         let station = self.stations[home].get_or_init(|| {
@@ -140,8 +138,8 @@ impl RingPool {
         if station.is_some() { home } else { 0 }
     }
 
-    /// Returns the requests of a batch that a ring can execute. The other requests are passed to
-    /// the workers.
+    /// Returns the requests of a batch that a ring can execute. The others are passed to the
+    /// workers.
     pub(crate) fn flights(
         &self,
         file: &Arc<OpenFile>,
@@ -184,15 +182,15 @@ impl RingPool {
         self.submit_flights(home, self.flights(file, in_flight, carried));
     }
 
-    /// Submits requests of any number of batches to the kernel.
+    /// Submits the requests of any number of batches to the kernel.
     pub(crate) fn submit_flights(&self, home: usize, flights: Vec<RingRequest>) {
         if !flights.is_empty() {
             self.station(home).submit(flights);
         }
     }
 
-    /// Submits requests to the kernel and waits for their ticket like [`RingPool::wait`]. If no
-    /// other thread waits on the ring, this needs only a single system call.
+    /// Submits requests to the kernel and waits for their ticket as [`RingPool::wait`] does, with a
+    /// single system call if no other thread is waiting on the ring.
     pub(crate) fn submit_and_wait(
         &self,
         home: usize,
@@ -207,21 +205,21 @@ impl RingPool {
         }
     }
 
-    /// Reaps the completions that are available on the ring of the ticket.
+    /// Reaps the completions available on the ticket's ring.
     pub(crate) fn poll(&self, ticket: &Ticket) {
         self.station(ticket.device_part()).poll();
     }
 
-    /// Waits until no request of the ticket is in its ring. Requests that were passed to the
-    /// workers may still be pending.
+    /// Waits until none of the ticket's requests is in its ring. Requests passed to the workers may
+    /// still be pending.
     pub(crate) fn wait(&self, ticket: &Ticket) {
         if !ticket.is_complete() {
             self.station(ticket.device_part()).wait(ticket);
         }
     }
 
-    /// Waits until some request on the ring of the ticket has completed. Returns false if the ring
-    /// is empty but the ticket is incomplete.
+    /// Waits until some request on the ticket's ring has completed. Returns false if the ring is
+    /// empty but the ticket is incomplete.
     pub(crate) fn wait_some(&self, ticket: &Ticket) -> bool {
         ticket.is_complete() || self.station(ticket.device_part()).wait_some(ticket)
     }
@@ -236,8 +234,7 @@ impl RingPool {
     }
 
     /// Registers a descriptor with all rings, if a slot is free. The kernel keeps the file open
-    /// until the slot is dropped. If the process dies, the kernel keeps the file open until its
-    /// last request has ended.
+    /// until the slot is dropped or, if the process dies, until the last request has ended.
     pub(crate) fn register(self: &Arc<Self>, descriptor: RawFd) -> Option<FileSlot> {
         let mut registry = self.registry.lock();
         let slot = match registry.files.iter().position(Option::is_none) {
@@ -250,7 +247,7 @@ impl RingPool {
         };
         for (done, station) in registry.stations.iter().enumerate() {
             if !station.ring.set_file(slot as u32, Some(descriptor)) {
-                // Register with all rings or none: a request does not depend on its ring.
+                // Register with all rings or none, because a request does not depend on its ring.
                 for station in &registry.stations[..done] {
                     station.ring.set_file(slot as u32, None);
                 }
@@ -329,7 +326,7 @@ impl fmt::Debug for RingPool {
     }
 }
 
-/// The slot of a registered file, which is freed when this value is dropped.
+/// The slot of a registered file, freed on drop.
 #[derive(Debug)]
 pub(crate) struct FileSlot {
     index: u32,

@@ -1,4 +1,4 @@
-//! Collects requests that a thread submits one by one, and submits them to the kernel together.
+//! Gathers requests that a thread submits one by one, and submits them to the kernel together.
 
 use super::coordinator::RingCoordinator;
 use std::cell::RefCell;
@@ -7,21 +7,22 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
 thread_local! {
-    /// Rings with requests that this thread has not submitted to the kernel; `None` while it is not
-    /// gathering.
+    /// The rings with requests that this thread has yet to submit to the kernel, or `None` while it
+    /// is not gathering.
     static GATHERED: RefCell<Option<Vec<Weak<RingCoordinator>>>> = const { RefCell::new(None) };
 }
 
-/// While this lives, requests that its thread submits without waiting are handed to the kernel
-/// together: on drop, when the thread waits for a request, or when another thread enters the same
-/// ring.
+/// While this value lives, requests that its thread submits without waiting are gathered. They are
+/// handed to the kernel together when the value is dropped, when the thread waits for a request, or
+/// when another thread enters the same ring.
 ///
-/// Notifying a device of new requests costs about as much as the requests themselves. Only rings
-/// gather: other devices start each batch on submission. A nested instance has no effect.
+/// Gathering pays off because notifying a device of new requests costs about as much as the
+/// requests themselves. Only rings gather; other devices start each batch on submission. A nested
+/// instance has no effect.
 #[must_use = "requests are gathered while it lives"]
 pub struct SubmissionPlug {
     is_outermost: bool,
-    /// Makes the plug `!Send`: it gathers in its own thread.
+    /// Makes the plug `!Send`, because it gathers in its own thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -72,7 +73,7 @@ fn launch(gathered: &[Weak<RingCoordinator>]) {
     rings.for_each(|station| station.launch());
 }
 
-/// Returns whether this thread is gathering, and if so records the ring.
+/// Returns whether this thread is gathering, and records the ring if so.
 pub(super) fn notes(station: &Arc<RingCoordinator>) -> bool {
     GATHERED.with_borrow_mut(|gathered| {
         let Some(gathered) = gathered else {
@@ -119,10 +120,10 @@ mod tests {
         let one = read(9);
         file.read_at(0, 4096, Purpose::Other).unwrap();
         while !file.poll(&one) {}
-        // Another thread waits for a request gathered by this one.
+        // Another thread waits for a request that this one has gathered.
         let theirs = read(10);
         std::thread::scope(|scope| drop(scope.spawn(|| file.wait(&theirs))));
-        // More requests than a ring holds at once, and a nested gathering.
+        // More requests than a ring can hold at once, and nested gathering.
         drop(SubmissionPlug::new());
         let many: Vec<_> = (0..1000).map(read).collect();
         drop(gathering);

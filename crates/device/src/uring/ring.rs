@@ -1,16 +1,16 @@
-//! One io_uring and its requests.
+//! An io_uring and its requests.
 //!
-//! All `unsafe` code of the rings is here. Its functions are safe because of invariant U1 of the
-//! pool: a submitted request is moved into `table`, with its buffer and file, and leaves it only
-//! when its completion has been taken from the completion queue. So the kernel never holds an
+//! All `unsafe` code of the rings is here. It is sound because of invariant U1 of the pool: a
+//! submitted request moves into `table` with its buffer and file, and leaves it only once its
+//! completion has been taken from the completion queue. The kernel therefore never holds the
 //! address of memory that another owner may use or free (D1).
 //!
-//! The submission queue is accessed only under `state`, the completion queue only under `reaper`;
-//! entering the kernel needs neither lock.
+//! The submission queue is accessed only under `state`, and the completion queue only under
+//! `reaper`. Entering the kernel needs neither lock.
 //!
-//! If the kernel cannot be entered any more (the ring was closed, or a system-call filter is
-//! active), the ring is broken permanently: requests that were not submitted are taken back, and
-//! the kernel completes the submitted ones by itself.
+//! If the kernel can no longer be entered, because the ring was closed or a system-call filter is
+//! active, the ring is broken for good: requests that were not submitted are taken back, and the
+//! kernel completes the submitted ones by itself.
 
 use crate::batch::BatchCompletion;
 use crate::file::{MAX_TRANSFER, OpenFile};
@@ -25,21 +25,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fmt, io};
 
-/// Maximum number of requests in one ring; more wait in its backlog.
+/// Maximum number of requests in a ring. Any more wait in its backlog.
 pub(super) const CAPACITY: usize = 256;
 
-/// Maximum number of files registered with a ring; further files are used by descriptor.
+/// Maximum number of files registered with a ring. Any more are used by descriptor.
 pub(super) const FILES: u32 = 1024;
 
 /// Maximum number of pieces of registered memory.
 pub(super) const PIECES: u32 = 64;
 
-/// Maximum length of a piece of registered memory, in bytes (a limit of the kernel).
+/// Maximum length in bytes of a piece of registered memory, as limited by the kernel.
 pub(super) const LONGEST_PIECE: usize = 1 << 30;
 
 const _: () = assert!(CAPACITY.is_power_of_two() && MAX_TRANSFER <= u32::MAX as usize);
 
-/// State shared by the requests of one batch.
+/// State shared by the requests of a batch.
 #[derive(Debug)]
 pub(crate) struct BatchContext {
     pub(super) file: Arc<OpenFile>,
@@ -63,7 +63,7 @@ pub(super) struct IoRing {
     reaper: Mutex<Vec<(u64, i32)>>,
     /// Whether the kernel accepted the table of files and knows every file in it.
     fixed_files: bool,
-    /// Number of threads in the kernel, or entering or leaving it.
+    /// Number of threads that are in the kernel, entering it or leaving it.
     inside: AtomicUsize,
     /// Set when entering the kernel has failed permanently. No more requests are submitted then.
     broken: AtomicBool,
@@ -80,11 +80,11 @@ struct RingState {
     /// capacity. `next` is the number of the next request.
     queued: Vec<u32>,
     next: usize,
-    /// Set when the unsubmitted requests have been taken out of the queue of a broken ring.
+    /// Whether the unsubmitted requests were taken out of a broken ring's queue.
     emptied: bool,
 }
 
-/// Part of a registered region. Buffers inside it need not be pinned per request.
+/// Part of a registered region. Buffers inside it need not be pinned for each request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RegisteredPiece {
     pub(super) start: usize,
@@ -92,7 +92,7 @@ pub(super) struct RegisteredPiece {
     pub(super) index: u16,
 }
 
-/// The right to reap completions, held by at most one thread.
+/// The right to reap completions, which at most one thread holds.
 pub(super) struct CompletionReaper<'a> {
     ring: &'a IoRing,
     scratch: MutexGuard<'a, Vec<(u64, i32)>>,
@@ -104,7 +104,7 @@ impl IoRing {
     /// # Errors
     /// `ENOSYS`, `EPERM` and similar errors if the kernel or its administrator refuses.
     pub(super) fn new() -> io::Result<IoRing> {
-        // Neither DEFER_TASKRUN nor COOP_TASKRUN: they save an interrupt by completing requests
+        // Use neither DEFER_TASKRUN nor COOP_TASKRUN. They save an interrupt by completing requests
         // only when the submitting thread enters the kernel, but here another thread may be the one
         // that waits.
         let kernel = IoUring::builder().dontfork().build(CAPACITY as u32)?;
@@ -144,14 +144,14 @@ impl IoRing {
         self.launch(&mut state);
     }
 
-    /// Moves requests from the backlog to the submission queue while it has free entries. Returns
-    /// their number.
+    /// Moves requests from the backlog to the submission queue while that has free entries. Returns
+    /// how many it moved.
     fn launch(&self, state: &mut RingState) -> usize {
         if self.is_broken() {
             return 0;
         }
         let mut launched = 0;
-        // SAFETY: the only other users of the submission queue are here too, and `state` is locked.
+        // SAFETY: all other users of the submission queue are here too, and `state` is locked.
         let mut queue = unsafe { self.kernel.submission_shared() };
         while !state.backlog.is_empty()
             && let Some(slot) = state.free.pop()
@@ -159,10 +159,10 @@ impl IoRing {
             let mut flight = state.backlog.pop_front().expect("the backlog is not empty");
             let entry = self.entry(&state.pieces, &mut flight).user_data(u64::from(slot));
             state.table[slot as usize] = Some(flight);
-            // SAFETY: the entry's buffer and descriptor belong to the request that the table now
-            // holds, until the kernel has completed it (U1).
+            // SAFETY: the entry's buffer and descriptor belong to the request, which the table now
+            // holds until the kernel has completed it (U1).
             let pushed = unsafe { queue.push(&entry) };
-            // Every queue entry has a slot in the table, and there are no more slots than entries.
+            // There are no more slots than queue entries, and every entry has a slot in the table.
             assert!(pushed.is_ok(), "the submission queue has an entry for every slot");
             let place = state.next % CAPACITY;
             state.queued[place] = slot;
@@ -224,7 +224,7 @@ impl IoRing {
         }
     }
 
-    /// Submits the queue to the kernel and waits until at least `want` completions are available.
+    /// Submits the queue to the kernel, and waits until at least `want` completions are available.
     /// May return early.
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl IoRing {
     }
 
     /// Takes the unsubmitted requests back from a broken ring. Returns none while a thread is in
-    /// the kernel, which might still submit them: that thread calls this when it leaves the kernel.
+    /// the kernel, which might still submit them; that thread calls this function when it leaves.
     pub(super) fn take_back(&self) -> Vec<RingRequest> {
         let mut state = self.state.lock();
         if self.inside.load(Ordering::SeqCst) > 0 {
@@ -259,8 +259,8 @@ impl IoRing {
         let mut taken = Vec::new();
         if !state.emptied {
             state.emptied = true;
-            // SAFETY: the submission queue is used under `state` only, which is locked. What stays
-            // in it is never handed to the kernel, for no thread enters it.
+            // SAFETY: the submission queue is used only under `state`, which is locked. No thread
+            // enters the kernel any more, so what stays in the queue is never handed to it.
             let waiting = unsafe { self.kernel.submission_shared() }.len();
             for number in state.next - waiting..state.next {
                 let slot = state.queued[number % CAPACITY];
@@ -273,7 +273,7 @@ impl IoRing {
         taken
     }
 
-    /// Makes the ring behave as if entering the kernel failed permanently.
+    /// Makes the ring behave as if entering the kernel had failed permanently.
     #[cfg(test)]
     pub(super) fn refuse(&self) {
         self.refuses.store(true, Ordering::SeqCst);
@@ -288,7 +288,7 @@ impl IoRing {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::INTR) => Ok(()),
-                // The kernel is short of memory: entries that it did not accept stay queued for the
+                // The kernel is short of memory. Entries that it did not accept stay queued for the
                 // next call.
                 Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => {
                     std::thread::sleep(std::time::Duration::from_millis(1));
@@ -304,7 +304,7 @@ impl IoRing {
         CAPACITY - self.state.lock().free.len()
     }
 
-    /// Returns whether requests wait for a free submission queue entry.
+    /// Returns whether requests are waiting for a free submission queue entry.
     pub(super) fn has_backlog(&self) -> bool {
         !self.state.lock().backlog.is_empty()
     }
@@ -338,7 +338,7 @@ impl IoRing {
     /// Creates the table of registered memory.
     ///
     /// # Errors
-    /// The kernel's error; `register_buffers_sparse` needs Linux 5.19.
+    /// The kernel's error. `register_buffers_sparse` needs Linux 5.19.
     pub(super) fn prepare_memory(&self) -> io::Result<()> {
         self.kernel.submitter().register_buffers_sparse(PIECES)
     }
@@ -357,8 +357,8 @@ impl IoRing {
             iov_base: piece.start as *mut libc::c_void,
             iov_len: piece.len,
         };
-        // SAFETY: the piece lies in the region, asserted above, whose memory the pool keeps alive
-        // as long as this ring (it holds the region's keeper).
+        // SAFETY: the piece is inside the region, as asserted above. The pool holds the region's
+        // keeper, and so keeps its memory alive as long as this ring.
         unsafe {
             self.kernel
                 .submitter()
@@ -368,10 +368,10 @@ impl IoRing {
         Ok(())
     }
 
-    /// Shares all registered memory of another ring, without pinning it again.
+    /// Shares all registered memory of another ring without pinning it again.
     ///
     /// # Errors
-    /// The kernel's error; sharing needs Linux 6.12.
+    /// The kernel's error. Sharing needs Linux 6.12.
     pub(super) fn share_memory(&self, other: &IoRing) -> io::Result<()> {
         let pieces = other.state.lock().pieces.clone();
         self.kernel
@@ -396,8 +396,8 @@ fn piece_of(pieces: &[RegisteredPiece], start: usize, len: usize) -> Option<u16>
 
 impl CompletionReaper<'_> {
     /// Reaps completions, refills the queue from the backlog, and appends each completed request
-    /// with the kernel's result to `done`. Returns whether requests were queued that an `enter`
-    /// must submit.
+    /// and the kernel's result to `done`. Returns whether requests were queued that an `enter` must
+    /// submit.
     pub(super) fn reap(&mut self, done: &mut Vec<(RingRequest, i32)>) -> bool {
         self.scratch.clear();
         {

@@ -1,4 +1,4 @@
-//! The contract of a directory and its files (D1–D7), one suite for every implementation.
+//! The contract of a directory and its files (D1–D7), as one suite for all implementations.
 
 use crate::copies::{
     a_lock_is_exclusive_until_it_is_dropped, a_range_is_copied_from_a_file_of_any_directory,
@@ -70,7 +70,8 @@ suite! {
     large_transfers_arrive_whole
 }
 
-// Overlays support neither counting of operations that reach no device, nor mapping.
+// On an overlay, operations do not reach a device and so are not counted, and files cannot be
+// mapped.
 suite!(@place overlay_direct, Place::overlay(CacheMode::Direct),
     what_is_written_is_read outcomes_come_in_the_order_of_their_requests
     an_empty_batch_is_complete_at_once a_grown_file_reads_as_zeros
@@ -101,7 +102,7 @@ pub(crate) fn filled(place: &Place, name: &str, blocks: u64) -> Arc<dyn Device> 
     file
 }
 
-/// A block whose bytes identify its number.
+/// Returns a block whose bytes identify its number.
 pub(crate) fn block(number: u64) -> AlignedBuffer {
     let mut buffer = AlignedBuffer::zeroed(512);
     for (at, byte) in buffer.iter_mut().enumerate() {
@@ -256,7 +257,7 @@ fn a_hole_reads_as_zeros_and_keeps_the_length(place: &Place) {
             assert_block(number as u64, bytes);
         }
     }
-    // Beyond the end, and an empty range.
+    // Punch a hole beyond the end, and an empty one.
     file.punch_hole(60 * 512..1 << 30).unwrap();
     file.punch_hole(1 << 30..2 << 30).unwrap();
     file.punch_hole(0..0).unwrap();
@@ -308,7 +309,8 @@ fn a_dropped_ticket_leaves_its_writes_on_their_way(place: &Place) {
             batch.write(number * 512, block(number + 64 + round), OTHER);
         }
         drop(file.submit(batch));
-        // Reads whose tickets are dropped: their memory must not be freed while the device uses it.
+        // The tickets of these reads are dropped, but their memory must not be freed while the
+        // device uses it.
         drop(file.submit(reads(0..64)));
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -527,7 +529,7 @@ fn the_boot_and_the_space_are_told(place: &Place) {
     assert!(!place.directory.describe().is_empty());
 }
 
-/// Creates a buffered file, whatever the place's files are, because only buffered files can be
+/// Creates a buffered file no matter what files the place has, because only buffered files can be
 /// mapped.
 fn buffered(place: &Place, name: &str, len: u64) -> Arc<dyn Device> {
     let file = place.directory.create(name, FileOptions::BUFFERED).unwrap();
@@ -541,7 +543,7 @@ fn a_mapping_shares_its_bytes_with_reads(place: &Place) {
     let mapping = file.map(64 << 10..192 << 10).unwrap();
     assert_eq!(mapping.len(), 128 << 10);
     mapping.populate(0..128 << 10).unwrap();
-    // SAFETY: this test is the only one to touch the file.
+    // SAFETY: nothing but this test touches the file.
     let stored = unsafe { std::slice::from_raw_parts(mapping.as_ptr(), 512) };
     assert_block(4, stored);
     // SAFETY: as above, and the borrow of `stored` is over.

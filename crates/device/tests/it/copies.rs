@@ -1,5 +1,5 @@
-//! Parts of the contract that backups need: large transfers, copies between files, locks, an
-//! overlay directory.
+//! The parts of the contract that backups need: large transfers, copies between files, locks, and
+//! overlay directories.
 
 use crate::contract::{OTHER, assert_block, block, filled};
 use crate::places::Place;

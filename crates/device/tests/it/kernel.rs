@@ -1,4 +1,4 @@
-//! Requests to the kernel, and requests that it cannot carry out.
+//! Requests to the kernel, including those that it cannot carry out.
 
 use crate::places::open;
 use crate::refusals::{assert_poisoned, temporary};
@@ -20,11 +20,11 @@ fn a_store_that_the_kernel_cannot_carry_out_is_an_error_and_no_death() {
         Ok(mapping) => mapping,
         Err(error) => return alluvium_device::skipped!("shared mappings", "{error}"),
     };
-    // SAFETY: this test alone uses the file.
+    // SAFETY: only this test uses the file.
     unsafe { mapping.write(0, &[1; 64 << 10]) };
     mapping.sync(0..64 << 10, OTHER).unwrap();
     assert!(!mapping.is_broken());
-    // The file is truncated from outside. A store beyond its end raises a signal.
+    // Truncate the file from outside. A store beyond its end raises a signal.
     let outside = std::fs::File::options()
         .write(true)
         .open(place.path().join("log"))
@@ -37,7 +37,7 @@ fn a_store_that_the_kernel_cannot_carry_out_is_an_error_and_no_death() {
     assert!(matches!(failed, Error::Io { .. }), "{failed}");
     assert_poisoned(file.sync(OTHER));
     assert_poisoned(file.write_at(0, AlignedBuffer::zeroed(512), OTHER).map(|_| ()));
-    // Another mapping, which replaces the first, is intact.
+    // Another mapping takes the place of the first and is intact.
     drop(mapping);
     let other = directory.create("other", FileOptions::BUFFERED).unwrap();
     other.grow(64 << 10).unwrap();
@@ -48,7 +48,8 @@ fn a_store_that_the_kernel_cannot_carry_out_is_an_error_and_no_death() {
     assert!(!mapping.is_broken());
 }
 
-/// Directory of the process that `strace` watches. Without it, that test does nothing.
+/// Names the directory of the process that `strace` watches. If it is unset, that test does
+/// nothing.
 const WATCHED: &str = "ALLUVIUM_WATCHED_DIRECTORY";
 
 #[test]

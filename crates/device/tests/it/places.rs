@@ -1,4 +1,4 @@
-//! The directories that the suite runs on, and file systems made for one test.
+//! The directories that the suite runs on, and file systems made for a single test.
 
 use alluvium_base::cost::{CostClock, CostFault, DeviceAccess};
 use alluvium_device::file::{FileDirectory, FileDirectoryOptions, IoEngine};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// A directory to test, the options of its files, and the guard that keeps it in existence.
+/// A directory to test, the options of its files, and a guard that keeps it in existence.
 pub(crate) struct Place {
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) options: FileOptions,
@@ -26,7 +26,8 @@ impl Place {
         Place::new(Arc::new(SimDirectory::new(0xa11u64)), caching, None)
     }
 
-    /// Requests complete when a thread waits, in an order drawn from the seed.
+    /// A simulated machine on which requests complete when a thread waits, in an order drawn from
+    /// the seed.
     pub(crate) fn shuffled(caching: CacheMode) -> Place {
         let options = SimOptions {
             completion: CompletionOrder::Shuffled,
@@ -35,7 +36,7 @@ impl Place {
         Place::new(Arc::new(SimDirectory::with(options)), caching, None)
     }
 
-    /// Memory with a clock that charges a microsecond for each request.
+    /// Memory with a clock that charges a microsecond per request.
     pub(crate) fn throttled(caching: CacheMode) -> Place {
         struct Microsecond(u64);
         impl CostClock for Microsecond {
@@ -49,7 +50,7 @@ impl Place {
         Place::new(Arc::new(directory), caching, None)
     }
 
-    /// An overlay over an empty directory, so that all files stay in the overlay.
+    /// An overlay on an empty directory, so that all files stay in the overlay.
     pub(crate) fn overlay(caching: CacheMode) -> Place {
         let below = Arc::new(MemoryDirectory::new());
         Place::new(Arc::new(OverlayDirectory::new(below).unwrap()), caching, None)
@@ -59,8 +60,8 @@ impl Place {
         Place::files_in(Path::new(env!("CARGO_TARGET_TMPDIR")), engine, caching)
     }
 
-    /// On tmpfs, which has no device: depending on the kernel version, direct requests use the page
-    /// cache or are refused.
+    /// A directory on tmpfs, which has no device. Depending on the kernel version, direct requests
+    /// use the page cache or are refused.
     pub(crate) fn tmpfs(engine: IoEngine, caching: CacheMode) -> Place {
         Place::files_in(Path::new("/dev/shm"), engine, caching)
     }
@@ -93,7 +94,7 @@ pub(crate) fn open(path: &Path, engine: IoEngine) -> Arc<FileDirectory> {
     Arc::new(FileDirectory::open_with(path, options).expect("the directory opens"))
 }
 
-/// A file system made for one test; unmounted when dropped.
+/// A file system made for a single test, and unmounted on drop.
 pub(crate) struct Mounted {
     path: PathBuf,
     loop_device: Option<String>,
@@ -101,8 +102,8 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts a file system that needs no device; `None`, with the reason printed, where that is
-    /// not allowed.
+    /// Mounts a file system that needs no device. If that is not allowed, prints the reason and
+    /// returns `None`.
     pub(crate) fn nodev(kind: &str, options: &str) -> Option<Mounted> {
         let keeper = tempfile::tempdir().expect("a temporary directory");
         let path = keeper.path().to_owned();
@@ -149,7 +150,7 @@ impl Mounted {
         &self.path
     }
 
-    /// Remounts it read-only.
+    /// Remounts the file system read-only.
     pub(crate) fn make_read_only(&self) -> Option<()> {
         runs(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path)).map(|_| ())
     }

@@ -1,5 +1,5 @@
-//! Failures of the environment: full disks, failing devices, missing permissions, unusual file
-//! systems. Tests that need a separate file system mount one. If they may not, they are skipped
+//! Failures of the environment: full disks, failing devices, missing permissions, and unusual file
+//! systems. Tests that need a file system of their own mount one. If they may not, they are skipped
 //! with a message.
 
 use crate::places::{Mounted, open};
@@ -60,7 +60,7 @@ fn a_full_disk_is_an_error_that_changes_nothing_on_ext4() {
     };
     let directory = open(mounted.path(), IoEngine::Auto);
     grow_until_full(&directory);
-    // A direct write into a hole, when there is no space for it.
+    // Write directly to a hole for which there is no space.
     let holes = directory.create("holes", FileOptions::DIRECT).unwrap();
     holes.grow(1 << 20).unwrap();
     holes.punch_hole(0..1 << 20).unwrap();
@@ -96,7 +96,7 @@ fn grow_until_full(directory: &Arc<FileDirectory>) {
             std::fs::metadata(directory.path().join("f")).unwrap().len(),
             256 << 10
         );
-        // The file is not poisoned, and later operations succeed within the available space.
+        // The file is not poisoned, and later operations succeed as far as there is space.
         assert_eq!(&file.read_at(0, 512, OTHER).unwrap()[..4], b"kept");
         file.sync(OTHER).unwrap();
         file.grow(512 << 10).unwrap();
@@ -110,7 +110,7 @@ fn grow_until_full(directory: &Arc<FileDirectory>) {
     }
 }
 
-/// Fills all remaining space at a path.
+/// Fills all the space left at a path.
 fn fill(path: &Path) {
     use std::io::Write;
     let mut filler = std::fs::File::create(path.join("filler")).unwrap();
@@ -120,8 +120,8 @@ fn fill(path: &Path) {
     let _ = filler.sync_all();
 }
 
-/// A file on ext4, on a loop device, on a sparse image; and a file that occupies the space that the
-/// image needs. From then on every write to the loop device that needs a new block of the image
+/// A file on ext4, on a loop device, on a sparse image, and a file that takes up the space that the
+/// image needs. From then on, every write to the loop device that needs a new block of the image
 /// fails, like writes to a broken disk.
 struct BrokenDisk {
     directory: Arc<FileDirectory>,
@@ -238,7 +238,7 @@ fn a_failed_sync_of_a_mapping_poisons_the_file() {
     let mapping = disk.file.map(1 << 20..5 << 20).unwrap();
     mapping.populate(0..4 << 20).unwrap();
     disk.breaks();
-    // SAFETY: this test alone uses the file.
+    // SAFETY: only this test uses the file.
     unsafe { mapping.write(0, &vec![3; 4 << 20]) };
     let failed = mapping.sync(0..4 << 20, OTHER).unwrap_err();
     assert!(matches!(failed, Error::Io { .. }), "{failed}");
@@ -515,8 +515,8 @@ fn a_lock_held_by_another_process_names_it_and_ends_with_it() {
 fn a_kernel_that_refuses_io_uring_gets_threads_and_a_note() {
     let place = temporary();
     let path = place.path().to_owned();
-    // A filter applies to the thread that installs it and to its children, so a separate thread
-    // installs it.
+    // A filter applies to the thread that installs it and to its children, so install it in a
+    // separate thread.
     let has_filters = std::thread::spawn(move || {
         if !forbid_io_uring() {
             return false;

@@ -1,4 +1,4 @@
-//! Real files used by many threads: shared rings, tickets passed between threads, threads and
+//! Many threads on real files: shared rings, tickets passed between threads, and threads and
 //! directories that end early.
 
 use crate::places::open;
@@ -16,7 +16,7 @@ fn temporary() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
 }
 
-/// A file whose pages begin with their number.
+/// Creates a file whose pages begin with their number.
 fn numbered(directory: &dyn Directory, name: &str, options: FileOptions) -> Arc<dyn Device> {
     let file = directory.create(name, options).unwrap();
     file.grow(PAGES * 4096).unwrap();
@@ -112,7 +112,7 @@ fn a_thread_may_end_with_its_requests_in_flight() {
                 let ticket = std::thread::spawn(move || {
                     let mut batch = reads(&mine);
                     batch.sync(OTHER);
-                    // Kernel threads carry out long buffered writes. They end with the thread that
+                    // Kernel threads carry out long buffered writes, and end with the thread that
                     // submitted the writes.
                     batch.write(PAGES / 2 * 4096, AlignedBuffer::zeroed(1 << 20), OTHER);
                     submitted.submit(batch)
@@ -175,8 +175,8 @@ fn many_files_come_and_go_while_others_are_read() {
                     }
                     file.run(batch).unwrap();
                     let ticket = file.submit(reads(&(0..16).collect::<Vec<_>>()));
-                    // The handle is dropped while the reads are in flight; the test waits for the
-                    // ticket through another handle.
+                    // The handle is dropped while the reads are in flight, and the test waits for
+                    // the ticket through another handle.
                     let other = directory.open(&name, FileOptions::DIRECT).unwrap();
                     drop(file);
                     other.wait(&ticket);
@@ -210,7 +210,8 @@ fn registered_memory_is_read_into_and_written_from_by_every_ring() {
     let start = NonNull::new(arena.as_mut_ptr()).unwrap();
     let keeper = Arc::new(arena);
     let part = |page: usize| {
-        // SAFETY: inside the arena; each page is used by one thread, one request at a time.
+        // SAFETY: the page is inside the arena, and each page is used by one thread and one request
+        // at a time.
         unsafe { AlignedBuffer::from_region(start.add(page * 4096), 4096, keeper.clone()) }
     };
     let region = MemoryRegion {
@@ -218,7 +219,8 @@ fn registered_memory_is_read_into_and_written_from_by_every_ring() {
         len: 4 << 20,
         keeper: keeper.clone(),
     };
-    // One ring exists now. The other threads' rings are created later and register the region.
+    // One ring exists now. Those of the other threads are created later, and register the region
+    // then.
     let file = numbered(&*directory, "f", FileOptions::DIRECT);
     directory.register_memory(region.clone());
     directory.register_memory(region);

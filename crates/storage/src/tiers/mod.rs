@@ -78,7 +78,7 @@ pub struct TierFiles {
     names: TierArray<Box<str>>,
     failing: [TierFailureState; MAX_TIERS],
     /// One lock for each tier that serialises its syncs. Otherwise, one of two concurrent syncs
-    /// could swallow a failure that the other depends on.
+    /// could report the failure of the other.
     syncing: [Mutex<()>; MAX_TIERS],
 }
 

@@ -2,7 +2,8 @@
 //! those of the undamaged store.
 //!
 //! The test is small. For the large run, use
-//! `ALLUVIUM_DAMAGE_CASES=24000 cargo test --release -p alluvium-storage --test it -- damage --nocapture`.
+//! `ALLUVIUM_DAMAGE_CASES=24000 cargo test --release -p alluvium-storage --test it -- damage
+//! --nocapture`.
 
 use crate::page_log::{Flaw, Mini, PageLog};
 use alluvium_device::Directory;

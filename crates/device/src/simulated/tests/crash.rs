@@ -1,4 +1,4 @@
-//! Survival in individual examples, and crash points.
+//! What survives in individual examples, and crash points.
 
 use super::*;
 use crate::{DeviceOperation, Error};

@@ -4,7 +4,7 @@ use super::*;
 use crate::Error;
 use crate::simulated::Corruption;
 
-/// Creates a durable file with a history: sectors 1, 2, … overwrote 11, 12, …
+/// Creates a durable file with a history in which sectors 1, 2, … overwrote 11, 12, …
 fn two_versions() -> SimDirectory {
     let directory = SimDirectory::new(1);
     let file = durable_file(&directory, "a", 2 * 4096, FileOptions::DIRECT);

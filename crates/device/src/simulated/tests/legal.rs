@@ -1,5 +1,5 @@
-//! Random histories against a naive model: every image is a legal outcome for each sector, length
-//! and name; and `None`, `All` and `Process` give exactly the documented states.
+//! Random histories against a naive model. Every image must be a legal outcome for each sector,
+//! length and name, and `None`, `All` and `Process` must give exactly the documented states.
 
 use super::*;
 use crate::{IoBatch, Ticket};
@@ -25,7 +25,7 @@ impl Op {
         }
     }
 
-    /// Returns the content of a sector if only this change survives.
+    /// Returns a sector's content if only this change survives.
     fn value(&self, sector: usize) -> Option<u32> {
         match self {
             Op::Write { at, tags } => tags.get(sector.checked_sub(*at)?).copied(),
@@ -43,7 +43,7 @@ struct ModelFile {
     current: Vec<u32>,
     /// All changes that are not durable, with their numbers.
     pending: Vec<(u64, Op)>,
-    /// Requests in flight: a write, or a sync of the changes below a number.
+    /// Requests in flight, each of which is a write, or a sync of the changes below a number.
     flights: Vec<(Ticket, Result<Op, u64>)>,
     completed: u64,
 }
@@ -400,7 +400,7 @@ fn names_of(directory: &SimDirectory) -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// Returns the tag of each sector, which must be whole: a sector never tears.
+/// Returns the tag of each sector. Each sector must be uniform, because sectors never tear.
 fn tags_of(directory: &SimDirectory, name: &str) -> Vec<u32> {
     let file = directory.open(name, FileOptions::DIRECT).expect("it exists");
     assert!(file.len().is_multiple_of(512));

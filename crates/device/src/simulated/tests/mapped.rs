@@ -5,7 +5,7 @@ use crate::{Error, FileMapping};
 use std::collections::BTreeSet;
 
 fn store(mapping: &FileMapping, at: usize, bytes: &[u8]) {
-    // SAFETY: these tests use a mapping from one thread, between other uses of the file.
+    // SAFETY: these tests use a mapping from a single thread, and between other uses of the file.
     unsafe { mapping.write(at, bytes) }
 }
 
@@ -21,7 +21,7 @@ fn stores_are_read_at_once_and_survive_the_process_not_the_machine() {
     assert_eq!(sectors(&directory.image(CrashSurvival::None, 0), "log")[1], 0);
     write(&file, 0, 512, 5);
     let mut seen = [0; 1];
-    // SAFETY: inside the mapping, nothing else uses it.
+    // SAFETY: the byte is inside the mapping, which nothing else uses.
     seen.copy_from_slice(unsafe { std::slice::from_raw_parts(mapping.as_ptr(), 1) });
     assert_eq!(seen, [5], "a write is seen through the mapping");
     mapping.sync(0..8192, Purpose::Log).expect("no fault");

@@ -5,7 +5,7 @@ use crate::{IoBatch, Ticket};
 use alluvium_base::cost::{AccessKind, CostClock, CostFault, DeviceAccess};
 use std::collections::BTreeSet;
 
-/// A device with two slots of 100 ns per step, in which a write excludes other accesses to its
+/// A device with two slots of 100 ns per step, on which a write excludes other accesses to its
 /// block.
 #[derive(Default)]
 struct TwoSlots {

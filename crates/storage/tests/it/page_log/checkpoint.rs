@@ -115,7 +115,7 @@ impl Mini {
         changes
     }
 
-    /// Writes the changes without installing them. A failure leaves the tree unchanged.
+    /// Writes the changes and installs them. A failure leaves the tree unchanged.
     fn write_tree(&self, changes: &Changes) -> Result<Next> {
         let generation = self.store.superblock().generation;
         let options = self.writer_options(generation);
