@@ -1,11 +1,10 @@
-//! Counters of noteworthy situations, such as rare states of a store, that simulation runs have
-//! reached.
+//! Counts how often simulation runs reach noteworthy situations, such as rare states of a store.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A set of named counters. All clones share the same counters.
+/// A set of named counters, which all clones share.
 ///
 /// ```
 /// let coverage = alluvium_sim::Coverage::new();
@@ -29,7 +28,7 @@ impl Coverage {
         self.add(name, 1);
     }
 
-    /// Increases the counter `name` by `times`. If `times` is zero, a missing counter is still
+    /// Increases the counter `name` by `times`. Even if `times` is zero, a missing counter is
     /// created.
     pub fn add(&self, name: &'static str, times: u64) {
         *self.counts.lock().entry(name).or_default() += times;

@@ -1,4 +1,4 @@
-//! Settings of simulation tests that are read from environment variables.
+//! Settings of simulation tests from environment variables.
 
 /// Returns the number in the environment variable `name`, or `otherwise` if the variable is not
 /// set.
@@ -8,7 +8,7 @@
 /// ```
 ///
 /// # Panics
-/// Panics if the variable is set but does not contain a number.
+/// If the variable is set but does not contain a number.
 #[must_use]
 pub fn number(name: &str, otherwise: u64) -> u64 {
     wanted(name).unwrap_or(otherwise)
@@ -17,19 +17,18 @@ pub fn number(name: &str, otherwise: u64) -> u64 {
 /// Returns the number in the environment variable `name`, or `None` if the variable is not set.
 ///
 /// # Panics
-/// Panics if the variable is set but does not contain a number.
+/// If the variable is set but does not contain a number.
 #[must_use]
 pub fn wanted(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// Returns the number of crash images that a test judges. If `ALLUVIUM_SIM_POINTS` is not set, the
-/// number is `own`. A plain number in the variable replaces `own`, and a value such as `x10`
-/// multiplies it by ten.
+/// Returns how many crash images a test judges: `own`, unless `ALLUVIUM_SIM_POINTS` is set. A plain
+/// number in the variable replaces `own`, and a value such as `x10` multiplies it by ten.
 ///
 /// # Panics
-/// Panics if the variable is set but its value is invalid.
+/// If the variable is set but invalid.
 #[must_use]
 pub fn points(own: u64) -> u64 {
     let Ok(text) = std::env::var("ALLUVIUM_SIM_POINTS") else {
@@ -39,7 +38,7 @@ pub fn points(own: u64) -> u64 {
 }
 
 /// Returns `all` if `ALLUVIUM_TESTS=all` requests every part of each test, and `gate` otherwise.
-/// The gate runs a selection of the parts, and `.ci/nightly` runs all of them.
+/// The gate runs only some parts, and `.ci/nightly` runs all of them.
 ///
 /// ```
 /// use alluvium_sim::environment::effort;
@@ -48,7 +47,7 @@ pub fn points(own: u64) -> u64 {
 /// ```
 ///
 /// # Panics
-/// Panics if the variable is set to another value.
+/// If the variable is set to another value.
 #[must_use]
 pub fn effort<T>(gate: T, all: T) -> T {
     match std::env::var("ALLUVIUM_TESTS").as_deref() {
@@ -58,7 +57,7 @@ pub fn effort<T>(gate: T, all: T) -> T {
     }
 }
 
-/// Parses a number of crash images, for a test whose default is `own`. Returns `None` if `text` is
+/// Parses the number of crash images for a test whose default is `own`. Returns `None` if `text` is
 /// invalid.
 fn sized(text: &str, own: u64) -> Option<u64> {
     match text.strip_prefix('x') {

@@ -1,10 +1,9 @@
 //! Generates the steps of a run from a seed. The steps commit writes to small and large sets of
-//! keys and execute the other operations of a store.
+//! keys, and execute the other operations of a store.
 //!
-//! Keys are chosen from three sets: a few keys that are overwritten constantly, some dozen keys,
-//! and a large set that makes the store grow. Most values are small, and some have the length of
-//! several pages. No two commits write the same value, so a value that is found after a crash
-//! identifies its commit.
+//! Keys are chosen from three sets: a few keys that are overwritten constantly, a few dozen keys,
+//! and a large set that makes the store grow. Most values are small, and some are several pages
+//! long. No two commits write the same value, so a value found after a crash identifies its commit.
 
 use crate::reference::{ModelWrite, PromisedDurability};
 use crate::story::RunStep;
@@ -14,7 +13,7 @@ use fastrand::Rng;
 use std::ops::RangeInclusive;
 
 /// An operation that a user or a background worker performs on a key-value store. A story with
-/// further operations wraps this type.
+/// other operations wraps this type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkloadAction {
     /// Commits a single write or a batch of writes.
@@ -26,7 +25,7 @@ pub enum WorkloadAction {
     /// Makes all commits so far durable with a sync.
     Sync,
     Checkpoint,
-    /// Runs a slice of background work. The number selects the kind of work.
+    /// Runs a slice of background work, of the kind that the number selects.
     Background(u32),
     Get(Vec<u8>),
 }
@@ -44,22 +43,22 @@ pub struct ActionMix {
     pub get: u32,
     /// Relative frequency of closing and reopening the store.
     pub reopen: u32,
-    /// Relative frequency of crashes after which the run continues.
+    /// Relative frequency of crashes after which the run goes on.
     pub crash: u32,
     /// Relative frequencies of the durability levels `Memory`, `Process` and `Disk`.
     pub durabilities: [u32; 3],
-    /// Number of keys in each of the three sets, in the order hot, middle and wide.
+    /// Number of keys in the hot, middle and wide sets.
     pub circles: [u32; 3],
-    /// Relative frequencies with which a key is chosen from each of the three sets.
+    /// Relative frequency with which a key comes from each of the three sets.
     pub circle_weights: [u32; 3],
     /// Range of the number of writes in a batch.
     pub batch_len: RangeInclusive<usize>,
-    /// Range of the length of an ordinary value in bytes.
+    /// Range of the length in bytes of an ordinary value.
     pub value_len: RangeInclusive<usize>,
-    /// Range of the length of a large value in bytes. One in [`ActionMix::large_every`] values is
+    /// Range of the length in bytes of a large value. One in [`ActionMix::large_every`] values is
     /// large.
     pub large_len: RangeInclusive<usize>,
-    /// One in this many values is large. If it is zero, no value is large.
+    /// One in this many values is large, or none if this is zero.
     pub large_every: u32,
 }
 
@@ -86,7 +85,7 @@ impl Default for ActionMix {
     }
 }
 
-/// Chooses a random index. The probability of each index is proportional to its weight.
+/// Chooses a random index, with a probability proportional to its weight.
 fn weighted(random: &mut Rng, weights: &[u32]) -> usize {
     let mut at = random.u32(0..weights.iter().sum::<u32>().max(1));
     for (index, weight) in weights.iter().enumerate() {
@@ -98,9 +97,9 @@ fn weighted(random: &mut Rng, weights: &[u32]) -> usize {
     0
 }
 
-/// Returns a value that identifies its origin. Different pairs (`origin`, `key`) yield different
-/// values, provided that the values have at least eight bytes. A part of each value consists of
-/// repeated bytes, so that compression is exercised.
+/// Returns a value that identifies its origin: different pairs (`origin`, `key`) yield different
+/// values if these have at least eight bytes. Part of each value consists of repeated bytes, to
+/// exercise compression.
 #[must_use]
 pub fn value(origin: u64, key: &[u8], len: usize) -> Vec<u8> {
     let mut random = Rng::with_seed(seeded(origin, key));
@@ -164,8 +163,8 @@ impl ActionMix {
         }
     }
 
-    /// Returns a commit with one write for each element of `puts`. An element that is true yields a
-    /// put, and one that is false a delete.
+    /// Returns a commit with one write for each element of `puts`: a put for true, a delete for
+    /// false.
     fn commit(&self, random: &mut Rng, puts: Vec<bool>, origin: u64) -> RunStep<WorkloadAction> {
         let durability = match weighted(random, &self.durabilities) {
             0 => PromisedDurability::Memory,
@@ -186,8 +185,8 @@ impl ActionMix {
         })
     }
 
-    /// Chooses a random key. Keys of the hot set are short; those of the larger sets are longer and
-    /// occur less often.
+    /// Chooses a random key. Keys of the hot set are short. Those of the larger sets are longer,
+    /// and each is chosen less often.
     fn key(&self, random: &mut Rng) -> Vec<u8> {
         let circle = weighted(random, &self.circle_weights);
         let number = random.u32(0..self.circles[circle].max(1));
@@ -199,7 +198,7 @@ impl ActionMix {
     }
 }
 
-/// Chooses a random survival mode. All modes are equally likely.
+/// Chooses a random survival mode, with equal probabilities.
 #[must_use]
 pub fn any_survival(random: &mut Rng) -> CrashSurvival {
     let all = CrashSurvival::ALL;

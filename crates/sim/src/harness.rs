@@ -2,7 +2,7 @@
 //! planted bugs are found, and fault tests.
 //!
 //! A structure provides its [`Story`] and the length of its runs. This module provides everything
-//! else, including the handling of these environment variables:
+//! else, and handles these environment variables:
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `ALLUVIUM_SIM_RUNS` | runs of which the traces are compared |
 //! | `ALLUVIUM_SIM_FAULT_SEEDS` | seeds of fault campaigns, and then every call fails |
 //!
-//! The module [`replay`] reads two further variables to replay a single failure.
+//! The module [`replay`] reads two more variables to replay a single failure.
 
 use crate::environment::{effort, number, points, wanted};
 use crate::saboteur::PlantedBug;
@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Instant;
 
-/// A test that judges at least this number of crash images is a large exploration. It must have
-/// reached every required situation.
+/// A test that judges at least this many crash images is a large exploration, and must have reached
+/// every required situation.
 pub const LARGE: u64 = 200_000;
 
-/// Number of crash images within which a planted bug must be found.
+/// A planted bug must be found within this many crash images.
 const FOUND_WITHIN: u64 = 20_000;
 
 /// The crash tests of a structure.
@@ -38,26 +38,25 @@ pub struct CrashTests {
     /// The command of the test that calls [`CrashTests::survive`]. It is printed with a failure, so
     /// that the failure can be replayed.
     pub command: &'static str,
-    /// Number of crash images to judge, over all stories together, unless an environment variable
-    /// sets the number. It is chosen such that each test takes at most about ten seconds.
+    /// Number of crash images to judge, over all stories, unless an environment variable sets it.
+    /// It is chosen so that each test takes at most about ten seconds.
     pub points: u64,
-    /// Maximum number of crash images that are judged to minimise the failure caused by a planted
-    /// bug.
+    /// Maximum number of crash images to judge in order to minimise a planted bug's failure.
     pub effort: u64,
     /// Situations that a large exploration must have reached.
     pub must_meet: &'static [&'static str],
-    /// Minimum number of times that a large exploration must have reached each of these situations.
+    /// A large exploration must have reached each of these situations at least this often.
     pub least_met: u64,
 }
 
 /// The combined result of exploring all stories.
 #[derive(Clone, Debug, Default)]
 pub struct ExplorationResult {
-    /// Number of different crash images that were judged, summed over the stories.
+    /// Number of distinct crash images judged, summed over the stories.
     pub distinct: u64,
-    /// Number of times that each situation was reached.
+    /// How often each situation was reached.
     pub met: BTreeMap<&'static str, u64>,
-    /// Whether the exploration is large enough that it must have reached rare situations.
+    /// Whether the exploration is so large that it must have reached rare situations.
     pub is_large: bool,
 }
 
@@ -66,12 +65,12 @@ impl CrashTests {
         CrashCampaign::new(story).settings(settings).command(self.command)
     }
 
-    /// Crashes each story and judges the recovered stores. The environment can set the number of
-    /// crash images.
+    /// Crashes each story and judges the recovered stores. An environment variable can set the
+    /// number of crash images.
     ///
     /// # Panics
-    /// Panics if a story fails; the message contains the command that replays the failure. Also
-    /// panics if a large exploration has not reached a required situation.
+    /// If a story fails, with a message that contains the command that replays the failure. Also if
+    /// a large exploration has not reached a required situation.
     pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) -> ExplorationResult {
         let stories: Vec<S> = stories.into_iter().collect();
         assert!(!stories.is_empty(), "a test has a story");
@@ -111,7 +110,7 @@ impl CrashTests {
     /// the traces. The gate runs only the first story.
     ///
     /// # Panics
-    /// Panics if the traces of the two runs differ (X1).
+    /// If the traces of the two runs differ (X1).
     pub fn repeat<S: Story + Clone + Debug>(&self, stories: impl IntoIterator<Item = S>, runs: u64) {
         let runs = number("ALLUVIUM_SIM_RUNS", runs);
         for story in stories.into_iter().take(effort(1, usize::MAX)) {
@@ -119,8 +118,8 @@ impl CrashTests {
                 let campaign = self.campaign(story.clone(), self.settings.clone());
                 campaign.points(u64::MAX).runs(runs).run().tally.trace
             };
-            // One of the two runs is executed on a separate thread, because the trace must not
-            // depend on the thread.
+            // Execute one of the two runs on another thread, because the trace must not depend on
+            // the thread.
             let other = std::thread::scope(|scope| scope.spawn(trace).join().expect("no panic"));
             assert_eq!(trace(), other, "{story:?}");
         }
@@ -130,7 +129,7 @@ impl CrashTests {
     /// two stories.
     ///
     /// # Panics
-    /// Panics if no failure of a story is found, or if the replay yields a different failure.
+    /// If no failure of a story is found, or if the replay yields a different one.
     pub fn find_mistakes<S: Story + Clone + Debug>(
         &self,
         stories: impl IntoIterator<Item = S>,
@@ -142,10 +141,10 @@ impl CrashTests {
     }
 
     /// Plants each of the bugs beneath a correct story, finds it and replays it. The gate plants
-    /// only the first two bugs.
+    /// only the first two.
     ///
     /// # Panics
-    /// Panics if a bug is not found, or if the replay yields a different failure.
+    /// If a bug is not found, or if the replay yields a different failure.
     pub fn find_bugs<S: Story + Clone + Debug>(&self, story: &S, bugs: &[PlantedBug]) {
         for bug in bugs.iter().take(effort(2, usize::MAX)) {
             let settings = RunSettings {
@@ -182,8 +181,8 @@ pub struct FaultTests {
     /// The command of the test that calls [`FaultTests::survive`]. It is printed with a failure, so
     /// that the failure can be replayed.
     pub command: &'static str,
-    /// One in this many device calls fails in turn. In the gate, it is one in four times this
-    /// number. If an environment variable sets the number of seeds, every call fails in turn.
+    /// One in this many device calls fails in turn, and one in four times as many in the gate. If
+    /// an environment variable sets the number of seeds, every call fails in turn.
     pub every: u64,
 }
 
@@ -194,10 +193,10 @@ impl FaultTests {
             .command(self.command)
     }
 
-    /// Runs each story repeatedly. In each run, a different device call fails.
+    /// Runs each story repeatedly, with a different failing device call in each run.
     ///
     /// # Panics
-    /// Panics if a story fails. The message contains the command that replays the failure.
+    /// If a story fails. The message contains the command that replays the failure.
     pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) {
         let seeds = wanted("ALLUVIUM_SIM_FAULT_SEEDS");
         let every = match seeds {
@@ -217,10 +216,10 @@ impl FaultTests {
     }
 
     /// For each of these files, reports failed syncs as successful and checks that the fault tests
-    /// detect this bug.
+    /// notice.
     ///
     /// # Panics
-    /// Panics if the story survives, so that the bug is not found.
+    /// If the story survives, so that the bug is not found.
     pub fn find_acknowledged_failures<S: Story + Clone>(&self, story: &S, files: &[&'static str]) {
         for file in files {
             let settings = RunSettings {

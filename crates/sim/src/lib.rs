@@ -1,16 +1,16 @@
-//! Simulation of stores: an operation generator, a reference model, a crash driver and a shrinker
-//! for failures. The crate depends on interfaces, and not on any engine.
+//! Simulation of stores: an operation generator, a reference model, a crash driver, and a shrinker
+//! for failures. The crate depends on interfaces rather than on any engine.
 //!
 //! *Scope*: the promises of a key-value store, the ways in which a machine may crash, and how to
 //! explore many crashes.
 //!
-//! *Must not depend on*: any engine. A system under test is provided as a [`Story`].
+//! *Must not depend on*: any engine. A system under test comes as a [`Story`].
 //!
 //! Invariants:
 //!
 //! - **X1** A run is determined by its story, its settings and its seed. Equal inputs yield equal
 //!   traces.
-//! - **X2** Every failure is described by a single line from which it can be replayed.
+//! - **X2** Every failure can be replayed from a one-line description.
 
 pub mod coverage;
 pub mod driver;

@@ -1,5 +1,4 @@
-//! The writes of a commit to an ordered store, and their effects in the form that the ledger
-//! records.
+//! The writes of a commit to an ordered store, and their effects as the ledger records them.
 
 use crate::reference::ModelWrite;
 use crate::story::StoryError;
@@ -8,7 +7,7 @@ use std::collections::BTreeMap;
 /// One write of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteOp {
-    /// Sets the value of a key, and replaces any previous value.
+    /// Sets the value of a key, replacing any previous one.
     Put {
         key: Vec<u8>,
         /// The new value of the key.
@@ -16,25 +15,24 @@ pub enum WriteOp {
     },
     /// Removes a key if it exists.
     Delete { key: Vec<u8> },
-    /// Appends bytes to the value of a key. If the key does not exist, its value is empty before
-    /// the append.
+    /// Appends bytes to the value of a key, which is empty if the key does not exist.
     Merge {
         key: Vec<u8>,
-        /// The bytes that are appended to the value.
+        /// The bytes to append to the value.
         operand: Vec<u8>,
     },
     /// Removes all keys of a range.
     DeleteRange {
         /// The first key of the range.
         start: Vec<u8>,
-        /// The key before which the range ends.
+        /// The end of the range, which is not part of it.
         end: Vec<u8>,
     },
 }
 
-/// Returns the values that the keys of a commit have after it. The contents before the commit are
-/// given by two functions: `get` reads the value of one key, and `keys` lists the keys from its
-/// first argument (inclusive) to its second (exclusive).
+/// Returns the values of a commit's keys after it. Two functions supply the contents before it:
+/// `get` reads the value of a key, and `keys` lists the keys from its first argument up to but not
+/// including its second.
 ///
 /// ```
 /// use alluvium_sim::ops::{WriteOp, outcome};
@@ -46,7 +44,7 @@ pub enum WriteOp {
 /// ```
 ///
 /// # Errors
-/// Returns the errors of `get` and `keys`.
+/// The errors of `get` and `keys`.
 pub fn outcome(
     ops: &[WriteOp],
     get: impl Fn(&[u8]) -> Result<Option<Vec<u8>>, StoryError>,

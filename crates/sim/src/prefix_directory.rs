@@ -1,12 +1,12 @@
-//! Simulates several directories within one directory, so that all of them crash together.
+//! Simulates several directories within one, so that they all crash together.
 
 use alluvium_device::forward::ForwardDirectory;
 use alluvium_device::{Device, Directory, DirectoryLock, FileOptions, Result};
 use std::sync::Arc;
 
-/// A directory that contains those files of another directory whose names have a common prefix. A
-/// sync makes the file names of the whole directory durable. Counters and free space are also those
-/// of the whole directory.
+/// A directory that contains those files of another directory whose names share a prefix. A sync
+/// makes all file names in the whole directory durable. Counters and free space are those of the
+/// whole directory too.
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
@@ -26,10 +26,10 @@ pub struct PrefixDirectory {
 }
 
 impl PrefixDirectory {
-    /// Returns a directory that contains the files of `whole` whose names begin with `prefix`.
+    /// Returns a directory with the files of `whole` whose names begin with `prefix`.
     ///
     /// # Panics
-    /// Panics if the prefix is empty.
+    /// If the prefix is empty.
     #[must_use]
     pub fn of(whole: &Arc<dyn Directory>, prefix: &'static str) -> PrefixDirectory {
         assert!(!prefix.is_empty(), "a part has names of its own");

@@ -1,36 +1,35 @@
-//! The one-line description of a failure from which it can be replayed. It contains the story, the
-//! seed, the steps and the crashes.
+//! The one-line description from which a failure can be replayed, which names the story, the seed,
+//! the steps and the crashes.
 //!
 //! ```text
 //! ALLUVIUM_SIM="story=toy seed=17 steps=0-3,7 path=123:none:ab12/4:random:77" \
 //!     cargo test -p alluvium-sim -- toy
 //! ```
 //!
-//! The field `path` lists the crashes. Each crash is described by the device operation before which
-//! it happens, the survival mode, and the seed of the image. The operations are counted separately
-//! in each life. The first life is the run itself, and each crash image begins the next life. A `-`
-//! means that the failure occurred without a crash. The field `fault` describes an injected device
-//! fault.
+//! The field `path` lists the crashes. Each consists of the device operation before which it
+//! happens, the survival mode, and the seed of the image. Operations are counted separately in each
+//! life: the first life is the run itself, and each crash image begins the next. A `-` means that
+//! the failure occurred without a crash. The field `fault` describes an injected device fault.
 
 use alluvium_device::DeviceOperation;
 use alluvium_device::simulated::{CrashSurvival, InjectedFailure, InjectedFault, SimDirectory};
 use std::fmt;
 use std::str::FromStr;
 
-/// The environment variable that contains the description of the failure to replay.
+/// The environment variable with the description of the failure to replay.
 pub const VARIABLE: &str = "ALLUVIUM_SIM";
 
-/// If this environment variable is set, every device operation is printed, so that a replay can be
-/// studied.
+/// If this environment variable is set, every device operation is printed, which helps to study a
+/// replay.
 pub const LOUD: &str = "ALLUVIUM_SIM_LOUD";
 
 /// A crash that ends a life before one of its device operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlannedCrash {
-    /// The index of the operation in its life, counted from 0. An index that is one greater than
-    /// that of the last operation means a crash after the last step.
+    /// The index of the operation in its life, counted from 0. One more than the index of the last
+    /// operation means a crash after the last step.
     pub call: u64,
-    /// The survival mode, which determines the data that survives the crash.
+    /// The survival mode, which determines what data survives the crash.
     pub survival: CrashSurvival,
     /// The seed from which the random choices of the image are derived.
     pub seed: u64,
@@ -41,20 +40,20 @@ pub struct PlannedCrash {
 pub struct FaultAt {
     pub operation: DeviceOperation,
     pub kind: FaultKind,
-    /// The number of the failing call among the calls of the same operation, counted from 1.
+    /// Which call of this operation fails, counted from 1.
     pub call: u64,
-    /// Whether only this call fails, or all later calls of the same operation as well.
+    /// Whether only this call fails, or all later calls of the same operation too.
     pub lasting: FaultLasting,
 }
 
-/// The way in which an operation fails.
+/// How an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// The operation returns the error `EIO`.
     Io,
-    /// The operation fails because the disk has no space left.
+    /// The operation fails because the disk is full.
     Full,
-    /// The disk has a capacity of [`FaultAt::call`] bytes. The field `operation` has no meaning.
+    /// The disk has a capacity of [`FaultAt::call`] bytes. The field `operation` is unused.
     Capacity,
 }
 
@@ -62,12 +61,12 @@ pub enum FaultKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultLasting {
     Once,
-    /// All later calls of the operation fail as well.
+    /// All later calls of the operation fail too.
     Sticky,
 }
 
 impl FaultAt {
-    /// Configures a simulated machine to inject the fault.
+    /// Makes a simulated machine inject the fault.
     pub fn inject(&self, machine: &SimDirectory) {
         let failure = match self.kind {
             FaultKind::Io => InjectedFailure::Io,
@@ -82,22 +81,21 @@ impl FaultAt {
     }
 }
 
-/// All information that is needed to replay a failure with the same code.
+/// Everything needed to replay a failure with the same code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayTarget {
     pub story: String,
     /// The seed of the run.
     pub seed: u64,
-    /// The steps to run, as indices into the steps that the story generates from its seed.
+    /// The steps to run, as indexes into the steps that the story generates from its seed.
     pub steps: Vec<usize>,
-    /// The crashes in order. Each crash interrupts the life that began after the previous one.
+    /// The crashes, in order. Each interrupts the life that began after the previous one.
     pub path: Vec<PlannedCrash>,
-    /// The injected device fault, or `None`.
+    /// The injected device fault, if any.
     pub fault: Option<FaultAt>,
 }
 
-/// The device operations that can be made to fail, with their names in the description of a
-/// failure.
+/// The device operations that can be made to fail, and their names in the description of a failure.
 pub const FALLIBLE: [(DeviceOperation, &str); 11] = [
     (DeviceOperation::Read, "read"),
     (DeviceOperation::Write, "write"),
@@ -128,7 +126,7 @@ fn survival_name(survival: CrashSurvival) -> &'static str {
     }
 }
 
-/// Writes a list of numbers as ranges, for example `0-3,7`.
+/// Writes a list of numbers as ranges, such as `0-3,7`.
 fn write_ranges(f: &mut fmt::Formatter<'_>, numbers: &[usize]) -> fmt::Result {
     if numbers.is_empty() {
         return f.write_str("-");
@@ -186,7 +184,7 @@ impl fmt::Display for ReplayTarget {
     }
 }
 
-/// The reason why a line is not a valid description of a failure.
+/// Why a line is not a valid description of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadTarget(String);
 
@@ -282,12 +280,12 @@ impl FromStr for ReplayTarget {
     }
 }
 
-/// Returns the failure to replay that the environment variable describes, or `None` if the variable
-/// is not set. If there is one, stories must run nothing else.
+/// Returns the failure that the environment variable asks to replay, or `None` if the variable is
+/// not set. If there is one, stories must run nothing else.
 ///
 /// # Panics
-/// Panics if the variable is set but invalid, so that a mistyped description does not run other
-/// tests instead.
+/// If the variable is set but invalid, so that a mistyped description does not run other tests
+/// instead.
 #[must_use]
 pub fn requested() -> Option<ReplayTarget> {
     let line = std::env::var(VARIABLE).ok()?;

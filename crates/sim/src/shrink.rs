@@ -4,21 +4,21 @@
 //! The failure occurs in the last step. A candidate with fewer steps is therefore tried with every
 //! device operation of its last step as the crash point, and with several seeds for each. The
 //! earlier steps are minimised by delta debugging (Zeller and Hildebrandt 2002). A candidate is
-//! accepted if it fails in any way, even if the failure differs from the original one.
+//! accepted if it fails in any way, even differently from the original.
 
 use crate::driver::{CrashExplorer, CrashPlan, LifeFailure, RunSettings, SimulationFinding, kept};
 use crate::replay::PlannedCrash;
 use crate::story::{RunStep, Story};
 use alluvium_device::simulated::CrashSurvival;
 
-/// Maximum number of candidates that are tried.
+/// Maximum number of candidates to try.
 const CANDIDATES: u32 = 300;
 
-/// Maximum number of crash images that are judged for each candidate.
+/// Maximum number of crash images to judge for each candidate.
 const POINTS: u64 = 3000;
 
-/// Returns the seeds to try for the crash at index `depth` of a path: the original seed and, for
-/// the last crash, some additional ones.
+/// Returns the seeds to try for the crash at index `depth` of a path: the original seed, and a few
+/// more for the last crash.
 pub(crate) fn seeds_at(path: &[PlannedCrash], depth: usize) -> Vec<u64> {
     let more = if depth + 1 == path.len() { 10 } else { 0 };
     path.get(depth)
@@ -28,8 +28,8 @@ pub(crate) fn seeds_at(path: &[PlannedCrash], depth: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Minimises the run with seed `seed`, whose failure is `bad`, and returns the smallest failing run
-/// that was found. Judges at most `effort` crash images.
+/// Minimises the run with seed `seed` and failure `bad`, and returns the smallest failing run
+/// found. Judges at most `effort` crash images.
 pub(crate) fn shrink<S: Story>(
     story: &S,
     settings: &RunSettings,
@@ -62,14 +62,14 @@ struct RunShrinker<'a, S: Story> {
     settings: &'a RunSettings,
     seed: u64,
     all: Vec<RunStep<S::Action>>,
-    /// The steps of the smallest failing candidate so far, and the failure.
+    /// The steps of the smallest failing candidate so far, and its failure.
     best: (Vec<usize>, LifeFailure),
     left: u32,
     points: u64,
 }
 
 impl<S: Story> RunShrinker<'_, S> {
-    /// Runs a subset of the steps with the crashes in `path`. If the candidate fails, it becomes
+    /// Runs a subset of the steps with the crashes in `path`. If this fails, the candidate becomes
     /// the best one. Returns whether it fails.
     fn try_steps(&mut self, places: Vec<usize>, path: &[PlannedCrash]) -> bool {
         if self.left == 0 || self.points == 0 {
@@ -96,7 +96,7 @@ impl<S: Story> RunShrinker<'_, S> {
         let mut chunk = self.best.0.len() / 2;
         while chunk > 0 {
             let mut at = 0;
-            // The last step is never removed, because it is the one that fails.
+            // Never remove the last step, because it is the one that fails.
             while at + 1 < self.best.0.len() {
                 let mut places = self.best.0.clone();
                 let end = (at + chunk).min(places.len() - 1);

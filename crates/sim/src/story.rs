@@ -1,5 +1,4 @@
-//! The interface between the simulator and a system under test: the [`Story`] trait and the types
-//! that it uses.
+//! The interface between the simulator and a system under test: the [`Story`] trait and its types.
 
 use crate::Coverage;
 use crate::reference::{ModelWrite, PromisedDurability, ReferenceModel, StoreContents};
@@ -17,16 +16,15 @@ pub enum RunStep<A> {
     Do(A),
     /// Closes and reopens the store.
     Reopen,
-    /// Simulates a crash of the process or the machine. The run continues with the data that
-    /// survives.
+    /// Crashes the process or the machine. The run goes on with the data that survives.
     Crash(CrashSurvival),
 }
 
-/// A system under test, together with the operations that the simulator executes on it.
+/// A system under test, and the operations that the simulator executes on it.
 ///
-/// A story is stateless. All mutable state is in its `System`, in the directory and in the ledger.
-/// A story must be deterministic: equal seeds must yield equal steps, and equal steps must yield
-/// equal device calls.
+/// A story is stateless: all mutable state is in its `System`, in the directory and in the ledger.
+/// A story must also be deterministic: equal seeds must yield equal steps, and equal steps must
+/// yield equal device calls.
 pub trait Story: Send + Sync + 'static {
     /// An operation that a user or a background worker performs.
     type Action: Clone + fmt::Debug + Send + Sync;
@@ -37,29 +35,29 @@ pub trait Story: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// Returns `count` steps of a run. Each step must be valid even if steps before it are left
-    /// out, because the shrinker omits some.
+    /// out, as the shrinker does.
     fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<Self::Action>>;
 
-    /// Creates a store in a directory that is empty or contains the remains of an interrupted
-    /// creation.
+    /// Creates a store in a directory that is empty or contains what an interrupted creation left
+    /// behind.
     ///
     /// # Errors
-    /// Returns any error of the system under test.
+    /// Any error of the system under test.
     fn create(&self, world: &StoryEnvironment) -> Result<Self::System, StoryError>;
 
-    /// Opens an existing store, which recovers it if it was not closed.
+    /// Opens an existing store, recovering it if it was not closed.
     ///
     /// # Errors
-    /// Returns [`StoryErrorKind::NotAStore`] if the creation of the store was interrupted, and any
-    /// other error of the system under test.
+    /// [`StoryErrorKind::NotAStore`] if the creation of the store was interrupted; any other error
+    /// of the system under test.
     fn open(&self, world: &StoryEnvironment) -> Result<Self::System, StoryError>;
 
     /// Executes one action. The story must report each commit to the ledger before it begins, and
-    /// must report its outcome when it is known.
+    /// report its outcome once it is known.
     ///
     /// # Errors
-    /// Returns any error of the system under test. Before returning an error, the story must have
-    /// reported to the ledger that the commit is in doubt or withdrawn.
+    /// Any error of the system under test. The story must first report to the ledger that the
+    /// commit is in doubt or withdrawn.
     fn apply(
         &self,
         system: &mut Self::System,
@@ -67,39 +65,39 @@ pub trait Story: Send + Sync + 'static {
         world: &StoryEnvironment,
     ) -> Result<(), StoryError>;
 
-    /// Returns all key-value pairs that a scan of the whole store returns.
+    /// Returns all key-value pairs from a scan of the whole store.
     ///
     /// # Errors
-    /// Returns any error of the system under test.
+    /// Any error of the system under test.
     fn contents(&self, system: &mut Self::System) -> Result<StoreContents, StoryError>;
 
     /// Checks the integrity of all structures of the store. Returns one sentence for each problem.
     ///
     /// # Errors
-    /// Returns errors that prevent the check itself.
+    /// Errors that prevent the check itself.
     fn check(&self, system: &mut Self::System) -> Result<Vec<String>, StoryError>;
 
-    /// Closes the store in an orderly way.
+    /// Closes the store cleanly.
     ///
     /// # Errors
-    /// Returns any error of the system under test.
+    /// Any error of the system under test.
     fn close(&self, system: Self::System, world: &StoryEnvironment) -> Result<(), StoryError>;
 }
 
 /// The environment in which a story runs.
 #[derive(Clone, Debug)]
 pub struct StoryEnvironment {
-    /// The directory of the store. All device operations of a story must use it.
+    /// The store's directory, which all device operations of a story must use.
     pub directory: Arc<dyn Directory>,
     /// The ledger to which the story reports every commit and its outcome.
     pub ledger: CommitLedger,
-    /// Counters of noteworthy situations that the story has reached.
+    /// Counts how often the story reaches noteworthy situations.
     pub coverage: Coverage,
-    /// The seed of the run. It remains the same when the store is reopened.
+    /// The seed of the run, which stays the same when the store is reopened.
     pub seed: u64,
 }
 
-/// The record of a story's commits and their outcomes. All clones share the same record.
+/// The record of a story's commits and their outcomes, which all clones share.
 #[derive(Clone, Debug, Default)]
 pub struct CommitLedger {
     state: Arc<Mutex<LedgerState>>,
@@ -130,8 +128,8 @@ impl CommitLedger {
     /// after a crash.
     ///
     /// # Panics
-    /// Panics if the current action has already withdrawn a commit. An action must not begin
-    /// another commit after one was rejected.
+    /// If the current action has already withdrawn a commit. After a rejected commit, an action
+    /// must not begin another.
     pub fn begin(&self, writes: &[ModelWrite]) -> usize {
         let mut state = self.state();
         assert_eq!(
@@ -146,13 +144,13 @@ impl CommitLedger {
         self.state().reference.acknowledge(number, durability);
     }
 
-    /// Records that the system has returned an error that does not determine whether commit
-    /// `number` took effect.
+    /// Records that the system returned an error that leaves open whether commit `number` took
+    /// effect.
     pub fn doubt(&self, number: usize) {
         self.state().reference.doubt(number);
     }
 
-    /// Records that the system has rejected commit `number` without any change.
+    /// Records that the system rejected commit `number` without changing anything.
     pub fn withdraw(&self, number: usize) {
         self.state().withdrawn = Some(number);
     }
@@ -162,13 +160,13 @@ impl CommitLedger {
         self.state().reference.mark_durable(number);
     }
 
-    /// Sets the name of the activity that the system is executing, or `None`. Crashes during the
-    /// activity are counted under this name.
+    /// Sets the name of the system's current activity, or `None`. Crashes during the activity are
+    /// counted under this name.
     pub fn set_activity(&self, what: Option<&'static str>) {
         self.state().amid = what;
     }
 
-    /// Returns the name of the activity that the system is executing, or `None`.
+    /// Returns the name of the system's current activity, if it is set.
     pub(crate) fn under_way(&self) -> Option<&'static str> {
         self.state().amid
     }
@@ -179,7 +177,7 @@ impl CommitLedger {
         self.state().reference.newest()
     }
 
-    /// Returns whether a read of `key` may return `value` according to the reference model.
+    /// Returns whether the reference model allows a read of `key` to return `value`.
     #[must_use]
     pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
         self.state().reference.reads(key, value)
@@ -188,7 +186,7 @@ impl CommitLedger {
     /// Compares the result of a read of `key` with the reference model.
     ///
     /// # Errors
-    /// Returns an error if the result is not allowed.
+    /// An error if the result is not allowed.
     pub fn expect(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoryError> {
         if self.reads(key, value) {
             return Ok(());
@@ -196,8 +194,8 @@ impl CommitLedger {
         Err(StoryError::wrong(format!("a read of {}", key.escape_ascii())))
     }
 
-    /// Records the outcome of commit `number` from the system's result: it succeeded, it was
-    /// rejected without any change, or it is in doubt.
+    /// Records the outcome of commit `number` from the system's result: success, rejection without
+    /// any change, or doubt.
     ///
     /// # Errors
     /// The error in `answer`.
@@ -220,8 +218,8 @@ impl CommitLedger {
         look(&self.state().reference)
     }
 
-    /// Removes a withdrawn commit from the record. Called after all crashes before its rejection
-    /// have been judged.
+    /// Removes a withdrawn commit from the record, once all crashes before its rejection have been
+    /// judged.
     pub(crate) fn settle(&self) {
         let mut state = self.state();
         if let Some(number) = state.withdrawn.take() {
@@ -239,14 +237,15 @@ pub enum StoryErrorKind {
     Device,
     /// A device has failed, but the system can still acknowledge writes without it.
     Part,
-    /// The operation was rejected because of an earlier failure. The store must be reopened first.
+    /// The operation was rejected because of an earlier failure, and the store must be reopened
+    /// first.
     Poisoned,
-    /// The system has detected that data on disk is damaged.
+    /// The system has detected damage to data on disk.
     Damaged,
     /// The directory does not contain a store.
     NotAStore,
-    /// The system has returned a wrong result without detecting it, or has violated a rule. This is
-    /// always a bug of the system.
+    /// The system returned a wrong result without noticing, or violated a rule. This is always a
+    /// bug in the system.
     Wrong,
 }
 
@@ -259,7 +258,7 @@ pub struct StoryError {
 }
 
 impl StoryError {
-    /// Creates an error of the kind `cause`.
+    /// Creates an error of kind `cause`.
     pub fn new(cause: StoryErrorKind, text: impl fmt::Display) -> StoryError {
         StoryError {
             cause,
@@ -267,8 +266,8 @@ impl StoryError {
         }
     }
 
-    /// Creates an error from the kind of a store's error. A rejected operation is treated as a bug
-    /// of the system, because a story only executes valid operations.
+    /// Creates an error from the kind of a store's error. A rejected operation counts as a bug in
+    /// the system, because a story executes only valid operations.
     pub fn of(kind: ErrorKind, text: impl fmt::Display) -> StoryError {
         let cause = match kind {
             ErrorKind::Full => StoryErrorKind::Full,
@@ -281,7 +280,7 @@ impl StoryError {
         StoryError::new(cause, text)
     }
 
-    /// Creates an error that reports a wrong result.
+    /// Creates an error for a wrong result.
     pub fn wrong(text: impl fmt::Display) -> StoryError {
         StoryError::new(StoryErrorKind::Wrong, text)
     }

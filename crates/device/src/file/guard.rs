@@ -108,8 +108,8 @@ impl Drop for MappingGuard {
     }
 }
 
-/// Installs the signal handler on the first call. If the system refuses, `SIGBUS` keeps its default
-/// effect.
+/// Installs the signal handler on the first call. If the system refuses, the disposition of
+/// `SIGBUS` stays as it was.
 fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Crash campaigns: many simulation runs on several threads, and their combined results.
+//! Crash campaigns, which combine the results of many simulation runs on several threads.
 
 use super::{CrashExplorer, CrashPlan, LifeFailure, RunCounts, RunSettings, SimulationFinding};
 use crate::replay::{ReplayTarget, requested};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Runs a story with one seed after another, until enough crash images have been judged or a
-/// failure has been found.
+/// failure is found.
 pub struct CrashCampaign<S: Story> {
     story: S,
     settings: RunSettings,
@@ -28,10 +28,9 @@ pub struct CrashCampaign<S: Story> {
 pub struct CampaignReport {
     /// The numbers of runs and crash images.
     pub tally: RunCounts,
-    /// Coverage counters, both of the story and of the driver.
+    /// Coverage counters of the story and of the driver.
     pub coverage: BTreeMap<&'static str, u64>,
-    /// The first failure in minimised form, with the command that replays it. It is `None` if there
-    /// was no failure.
+    /// The first failure, minimised, with the command that replays it, or `None` if nothing failed.
     pub finding: Option<SimulationFinding>,
     test: String,
 }
@@ -58,13 +57,13 @@ impl<S: Story> CrashCampaign<S> {
         CrashCampaign { settings, ..self }
     }
 
-    /// Sets the seed of the first run. Each later run has the next seed.
+    /// Sets the seed of the first run. Later runs use the seeds that follow.
     #[must_use]
     pub fn first_seed(self, first_seed: u64) -> Self {
         CrashCampaign { first_seed, ..self }
     }
 
-    /// Sets the number of crash images after which the campaign ends.
+    /// Sets the number of crash images to judge before the campaign ends.
     #[must_use]
     pub fn points(self, points: u64) -> Self {
         CrashCampaign { points, ..self }
@@ -76,8 +75,8 @@ impl<S: Story> CrashCampaign<S> {
         CrashCampaign { runs, ..self }
     }
 
-    /// Sets the number of threads. It does not influence the result, except for the number of crash
-    /// images that are judged beyond the requested number.
+    /// Sets the number of threads. It does not influence the result, except for how many crash
+    /// images are judged beyond the requested number.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         CrashCampaign {
@@ -86,15 +85,15 @@ impl<S: Story> CrashCampaign<S> {
         }
     }
 
-    /// Sets the maximum number of crash images that are judged to minimise a failure. The default
-    /// of 100,000 takes some seconds.
+    /// Sets how many crash images may be judged to minimise a failure. The default of 100,000 takes
+    /// a few seconds.
     #[must_use]
     pub fn effort(self, effort: u64) -> Self {
         CrashCampaign { effort, ..self }
     }
 
-    /// Sets the command that runs this campaign, for example `cargo test -p alluvium-sim -- toy`.
-    /// It is printed with a failure, so that the failure can be replayed.
+    /// Sets the command that runs this campaign, such as `cargo test -p alluvium-sim -- toy`. It is
+    /// printed with a failure, so that the failure can be replayed.
     #[must_use]
     pub fn command(self, command: &str) -> Self {
         CrashCampaign {
@@ -104,7 +103,7 @@ impl<S: Story> CrashCampaign<S> {
     }
 
     /// Runs the campaign. If an environment variable names a failure of this story, only that
-    /// failure is replayed. If it names a failure of another story, nothing is run.
+    /// failure is replayed; if it names one of another story, nothing is run.
     pub fn run(&self) -> CampaignReport {
         match requested() {
             Some(target) if target.story == self.story.name() && target.fault.is_none() => {
@@ -145,7 +144,7 @@ impl<S: Story> CrashCampaign<S> {
         }
     }
 
-    /// Repeats the steps and crashes of one recorded failure.
+    /// Replays the steps and crashes of a recorded failure.
     pub fn replay(&self, target: &ReplayTarget) -> CampaignReport {
         let count = target.steps.last().map_or(0, |last| last + 1);
         let all = self.story.steps(target.seed, count);
@@ -162,8 +161,8 @@ impl<S: Story> CrashCampaign<S> {
         }
     }
 
-    /// Returns the number of runs to start next. It is the number that will probably complete the
-    /// campaign, but at least one and at most four for each thread.
+    /// Returns how many runs to start next: probably as many as will complete the campaign, but at
+    /// least one and at most four per thread.
     fn next_wave(&self, so_far: &RunCounts) -> u64 {
         let workers = self.workers as u64;
         let missing = self.points - so_far.points;
@@ -171,8 +170,8 @@ impl<S: Story> CrashCampaign<S> {
         likely.clamp(workers, workers * 4)
     }
 
-    /// Runs the story with `count` consecutive seeds on all threads. Returns the outcomes in the
-    /// order of the seeds.
+    /// Runs the story with `count` consecutive seeds on all threads. Returns the outcomes in seed
+    /// order.
     fn wave(&self, first: u64, count: u64) -> Vec<SeedOutcome> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());
@@ -219,7 +218,7 @@ struct SeedOutcome {
     bad: Option<(u64, LifeFailure)>,
 }
 
-/// Returns the selected steps of a story, each with its index in the whole story.
+/// Returns the selected steps of a story, each with its index in the story.
 pub(crate) fn kept<A: Clone>(all: &[RunStep<A>], places: &[usize]) -> Vec<(usize, RunStep<A>)> {
     let kept = places
         .iter()
@@ -228,10 +227,10 @@ pub(crate) fn kept<A: Clone>(all: &[RunStep<A>], places: &[usize]) -> Vec<(usize
 }
 
 impl CampaignReport {
-    /// Asserts that the campaign has found no failure.
+    /// Asserts that the campaign found no failure.
     ///
     /// # Panics
-    /// Panics if there was a failure. The message contains the command that replays it.
+    /// If there was a failure. The message contains the command that replays it.
     pub fn expect_clean(&self) {
         if let Some(line) = self.replay_line() {
             let text = self.finding.as_ref().map_or("", |finding| &finding.text);
@@ -239,14 +238,14 @@ impl CampaignReport {
         }
     }
 
-    /// Returns the command that replays the failure, or `None` if there was no failure.
+    /// Returns the command that replays the failure, or `None` if nothing failed.
     #[must_use]
     pub fn replay_line(&self) -> Option<String> {
         let target = &self.finding.as_ref()?.target;
         Some(format!("{}=\"{target}\" {}", crate::replay::VARIABLE, self.test))
     }
 
-    /// Formats all counters as a table. `elapsed` is the time that all threads together have used.
+    /// Formats all counters as a table. `elapsed` is the time that all threads have used in total.
     #[must_use]
     pub fn table(&self, elapsed: Duration) -> String {
         let tally = &self.tally;

@@ -1,5 +1,5 @@
-//! A simulation run on a device that injects one fault. The store is checked during and after the
-//! fault.
+//! A simulation run on a device that injects one fault. The store is checked during the fault and
+//! after it.
 
 use super::life::{CreationState, EventLocation, StoreLife};
 use super::panics::watch;
@@ -14,17 +14,17 @@ use alluvium_device::DeviceOperation;
 use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Arc;
 
-/// A disk size in bytes that no run exhausts.
+/// A disk size in bytes that no run uses up.
 pub(super) const AMPLE: u64 = 1 << 44;
 
-/// Number of steps that a store executes after it was reopened on account of a fault.
+/// Number of steps that a store executes after it was reopened because of a fault.
 const SECOND_LIFE: usize = 8;
 
 /// The state of a simulation run with an injected fault.
 struct FaultRun {
     fault: FaultAt,
-    /// Whether the store has returned an error after which it must not acknowledge any further
-    /// commit.
+    /// Whether the store has returned an error after which it must not acknowledge any more
+    /// commits.
     refuses: bool,
 }
 
@@ -44,13 +44,13 @@ impl FaultRun {
     }
 
     /// Returns whether the store may stop all writes after a fault of this kind. Space is allocated
-    /// before it is written to, so if a write fails because the disk is full, the file system has
-    /// broken its promise.
+    /// before it is written to, so if a write fails on a full disk, the file system has broken its
+    /// promise.
     fn may_end_writing(&self) -> bool {
         self.fault.kind == FaultKind::Full && self.fault.operation == DeviceOperation::Write
     }
 
-    /// Returns whether reads also fail.
+    /// Returns whether reads fail too.
     fn fails_reads(&self) -> bool {
         self.fault.lasting == FaultLasting::Sticky
             && matches!(
@@ -59,7 +59,7 @@ impl FaultRun {
             )
     }
 
-    /// Returns `Ok` if the injected fault explains this error of the store, and a description of
+    /// Returns `Ok` if the injected fault explains this error from the store, and a description of
     /// the problem otherwise.
     fn explains(&self, machine: &SimDirectory, trouble: &StoryError) -> Result<(), String> {
         let allowed = match trouble.cause {
@@ -113,7 +113,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(met)
     }
 
-    /// Creates the store. The first attempt may fail because of the fault. After the fault is
+    /// Creates the store. The first attempt may fail because of the fault. Once the fault is
     /// removed, creating or opening the store must succeed.
     fn create_failing(&mut self, life: &mut StoreLife<S>, failing: &FaultRun) -> Result<(), LifeFailure> {
         let at = EventLocation { step: 0, path: &[] };
@@ -139,7 +139,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         Err(at.bad("creating", "it fails without a fault, after one that failed"))
     }
 
-    /// Removes the fault and opens the store's directory again.
+    /// Removes the fault and reopens the store's directory.
     fn heal(&self, life: &mut StoreLife<S>) {
         life.machine.clear_faults();
         life.machine.set_capacity(AMPLE);
@@ -198,8 +198,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Closes and reopens the store. Both may fail because of the fault. After the fault is
-    /// removed, opening the store must succeed.
+    /// Closes and reopens the store. Both may fail because of the fault. Once the fault is removed,
+    /// opening the store must succeed.
     fn reopen_failing(
         &mut self,
         life: &mut StoreLife<S>,
@@ -262,8 +262,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Reads the whole contents of a store. The first attempt may fail because of the fault; the
-    /// second attempt must succeed.
+    /// Reads the whole contents of a store. The first attempt may fail because of the fault, but
+    /// the second must succeed.
     fn read_failing(
         &self,
         life: &StoreLife<S>,
@@ -312,9 +312,8 @@ impl<S: Story> CrashExplorer<'_, S> {
             .map_err(|violation| at.bad("the store is wrong after an error", violation))
     }
 
-    /// Removes the fault and gives the disk ample space. If the fault was one after which writes
-    /// must continue, such as a full disk, checks that writes now succeed without reopening the
-    /// store.
+    /// Removes the fault and gives the disk ample space. If writes must continue after this kind of
+    /// fault, such as a full disk, checks that they now succeed without reopening the store.
     fn resume(
         &mut self,
         life: &mut StoreLife<S>,
@@ -345,8 +344,8 @@ impl<S: Story> CrashExplorer<'_, S> {
     }
 
     /// Reopens the store without rebooting the machine, as a user would after a failure. The store
-    /// acknowledges further commits, and then the machine loses power. This detects a store that
-    /// wrongly treats data in the page cache as durable after a failed sync.
+    /// acknowledges more commits, and then the machine loses power. This catches a store that,
+    /// after a failed sync, wrongly treats data in the page cache as durable.
     fn judge_second_life(&mut self, life: &StoreLife<S>, last: usize) -> Result<(), LifeFailure> {
         let seed = seeded(self.seed, b"second life");
         let first = PlannedCrash {
@@ -402,7 +401,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(())
     }
 
-    /// Checks that every kind of crash after the fault preserves the acknowledged commits.
+    /// Checks that the acknowledged commits survive every kind of crash after the fault.
     fn judge_ends(&mut self, life: &mut StoreLife<S>, last: usize) -> Result<(), LifeFailure> {
         let ledger = life.world.ledger.clone();
         for (call, survival) in CrashSurvival::ALL.into_iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Fault campaigns: each device call fails in turn, either once or permanently, and disks of many
-//! sizes become full.
+//! Fault campaigns, in which each device call fails in turn, once or permanently, and disks of many
+//! sizes fill up.
 //!
 //! The required behaviour (R8, R9) is as follows. The store returns an error and does not panic.
 //! Reads still work and return correct results. After a failed write or sync, the store
-//! acknowledges no further commit. A full disk is not such a failure: when space is free again,
-//! writes must succeed without reopening the store. Commits that were acknowledged before the fault
-//! survive every later crash.
+//! acknowledges no more commits. A full disk is not such a failure: once there is free space again,
+//! writes must succeed without reopening the store. Commits acknowledged before the fault survive
+//! every later crash.
 
 use super::{CrashExplorer, CrashPlan, RunSettings, SimulationFinding};
 use crate::replay::{FALLIBLE, FaultAt, FaultKind, FaultLasting, requested};
@@ -14,10 +14,10 @@ use alluvium_device::DeviceOperation;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Number of different disk sizes with which each run is repeated.
+/// Each run is repeated with this many different disk sizes.
 const CAPACITIES: u64 = 48;
 
-/// Runs a story repeatedly. In each run, a different device call fails.
+/// Runs a story repeatedly, with a different failing device call in each run.
 pub struct FaultCampaign<S: Story> {
     story: S,
     settings: RunSettings,
@@ -30,9 +30,9 @@ pub struct FaultCampaign<S: Story> {
 /// The result of a fault campaign.
 #[derive(Debug, Default)]
 pub struct FaultReport {
-    /// Number of runs with an injected fault, by the kind of fault.
+    /// Number of runs with an injected fault, by kind of fault.
     pub cases: BTreeMap<String, u64>,
-    /// Number of crash images that were judged after faults.
+    /// Number of crash images judged after faults.
     pub points: u64,
     /// Coverage counters of the story.
     pub coverage: BTreeMap<&'static str, u64>,
@@ -64,7 +64,7 @@ impl<S: Story> FaultCampaign<S> {
         FaultCampaign { settings, ..self }
     }
 
-    /// Sets the seeds of the campaign: `runs` consecutive seeds that start with `first_seed`.
+    /// Sets the campaign's seeds: `runs` consecutive ones, starting with `first_seed`.
     #[must_use]
     pub fn seeds(self, first_seed: u64, runs: u64) -> Self {
         FaultCampaign {
@@ -74,7 +74,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Reduces the number of runs: only one in `every` device calls fails in turn.
+    /// Reduces the number of runs by making only every `every`-th device call fail in turn.
     #[must_use]
     pub fn every(self, every: u64) -> Self {
         FaultCampaign {
@@ -148,7 +148,7 @@ impl<S: Story> FaultCampaign<S> {
     }
 
     /// Runs the given steps of the story with a single injected fault. Returns whether the fault
-    /// occurred. If this run or an earlier one has failed, returns false.
+    /// occurred, or false if this run or an earlier one has failed.
     fn case(&self, report: &mut FaultReport, seed: u64, places: &[usize], fault: FaultAt) -> bool {
         if report.finding.is_some() {
             return false;
@@ -178,7 +178,8 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Returns the disk space in bytes that the same run uses without faults.
+    /// Runs the given steps of the story without a fault, and returns the maximum disk space in
+    /// bytes that they use, or `None` if the run fails.
     fn space_of(&self, seed: u64, places: &[usize]) -> Option<u64> {
         let all = self.story.steps(seed, places.len());
         let steps = super::kept(&all, places);
@@ -217,10 +218,10 @@ impl FaultReport {
         self.cases.values().sum()
     }
 
-    /// Asserts that the campaign has found no failure.
+    /// Asserts that the campaign found no failure.
     ///
     /// # Panics
-    /// Panics if there was a failure. The message contains the command that replays it.
+    /// If there was a failure. The message contains the command that replays it.
     pub fn expect_clean(&self) {
         if let Some(finding) = &self.finding {
             let variable = crate::replay::VARIABLE;

@@ -1,5 +1,5 @@
-//! One life of a simulated store. It begins when the store is created or recovered, and ends with a
-//! crash. A probe observes its device operations.
+//! One life of a simulated store, from its creation or recovery to a crash. A probe observes its
+//! device operations.
 
 use super::panics::watch;
 use super::probe::{CrashSampling, DeviceProbe, crash_leaving};
@@ -13,7 +13,7 @@ use alluvium_base::checksum::seeded;
 use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Arc;
 
-/// A store and the machine on which it runs. The store is open, except while it is being reopened.
+/// A store and the machine it runs on. The store is open except while it is being reopened.
 pub(super) struct StoreLife<S: Story> {
     pub(super) machine: SimDirectory,
     pub(super) world: StoryEnvironment,
@@ -36,7 +36,7 @@ impl EventLocation<'_> {
 }
 
 impl<S: Story> CrashExplorer<'_, S> {
-    /// Runs the steps on a new machine. Each step is given with its index in the whole story.
+    /// Runs the steps on a new machine. Each step comes with its index in the story.
     pub(crate) fn run(&mut self, steps: &[(usize, RunStep<S::Action>)]) -> Result<(), LifeFailure> {
         self.tally.runs += 1;
         let machine = SimDirectory::new(self.seed);
@@ -87,8 +87,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Runs one step. `number` is the position of the step in this run, and `index` its position in
-    /// the whole story.
+    /// Runs one step. `number` is the step's position in this run, and `index` its position in the
+    /// story.
     pub(super) fn step(
         &mut self,
         life: &mut StoreLife<S>,
@@ -130,8 +130,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Compares the contents of the open store with those of the reference model. The reads of this
-    /// comparison are also possible crash points of the current life. Their images are judged here,
+    /// Compares the contents of the open store with those of the reference model. Reads during this
+    /// comparison can also be crash points of the current life. Their images are judged here,
     /// because the next step may be a crash.
     pub(super) fn verify(&mut self, life: &mut StoreLife<S>, number: usize) -> Result<(), LifeFailure> {
         let at = EventLocation {
@@ -177,8 +177,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         self.verify(life, number)
     }
 
-    /// Simulates a crash of the machine or the process. The run continues with the image that the
-    /// crash leaves.
+    /// Crashes the machine or the process. The run continues with the image that the crash leaves.
     fn crash(
         &mut self,
         life: &mut StoreLife<S>,
@@ -193,8 +192,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         life.machine.clear_hook();
         life.machine.crash();
         let system = life.system.take();
-        // The store is dropped while all its device operations fail, as they would on a machine
-        // that has crashed.
+        // Drop the store while all its device operations fail, as on a machine that has crashed.
         let dropped = watch(|| drop(system));
         let at = EventLocation {
             step: number,
@@ -231,8 +229,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(())
     }
 
-    /// Ends a life. Its contents are verified for the last time, and a crash after its last
-    /// operation is judged.
+    /// Ends a life: verifies its contents for the last time, and judges a crash after its last
+    /// operation.
     pub(super) fn end(&mut self, mut life: StoreLife<S>, number: usize) -> Result<(), LifeFailure> {
         self.verify(&mut life, number)?;
         life.probe.finish(&life.machine);
@@ -253,8 +251,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Recovers and judges every crash image that was taken since the last call. `opening` is the
-    /// crash from which the life is recovering, if it is.
+    /// Recovers and judges every crash image taken since the last call. `opening` is the crash that
+    /// the life is recovering from, if any.
     pub(super) fn judge_points(
         &mut self,
         life: &mut StoreLife<S>,
@@ -282,7 +280,7 @@ impl<S: Story> CrashExplorer<'_, S> {
     }
 }
 
-/// Whether the caller has been notified that the store was created.
+/// Whether the caller was told that the store was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CreationState {
     UnderWay,

@@ -1,5 +1,5 @@
 //! The crash driver. It runs a story on a simulated machine, crashes the machine at selected device
-//! operations, and judges the store that is recovered from each crash image.
+//! operations, and judges the store recovered from each crash image.
 //!
 //! *Scope*: lives of a simulated store, crash images, crashes during recovery, and the reference
 //! model.
@@ -8,10 +8,10 @@
 //!
 //! Invariants:
 //!
-//! - **V1** All random choices are derived from the seed of the run. Runs with equal seeds and
-//!   settings produce equal images and traces.
+//! - **V1** All random choices are derived from the run's seed. Runs with equal seeds and settings
+//!   produce equal images and traces.
 //! - **V2** A crash image is judged by the promises that the store had made before the image was
-//!   taken. Later events have no influence.
+//!   taken. Later events do not matter.
 
 mod campaign;
 mod fault_run;
@@ -40,23 +40,22 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct RunSettings {
     pub steps: usize,
-    /// Average number of device operations between two crash points of the run.
+    /// Average number of device operations between crash points of the run.
     pub point_every: u32,
-    /// Number of survival modes for which an image is taken at each crash point. The maximum is
-    /// five.
+    /// Number of survival modes, up to five, for which each crash point takes an image.
     pub survivals: usize,
-    /// Maximum number of successive crashes during recovery, or 0 if recovery is never crashed.
+    /// Maximum number of successive crashes during recovery, or 0 if recovery never crashes.
     pub depth: usize,
-    /// Average number of device operations between two crash points during a recovery.
+    /// Average number of device operations between crash points during a recovery.
     pub nested_every: u32,
-    /// On average, one in this many recovered stores executes [`RunSettings::second_life_steps`]
-    /// further steps.
+    /// On average, one in this many recovered stores executes another
+    /// [`RunSettings::second_life_steps`] steps.
     pub second_life_every: u32,
-    /// Number of steps that a recovered store executes further.
+    /// Number of steps that such a recovered store executes.
     pub second_life_steps: usize,
-    /// Number of steps after which all contents are compared with those of the reference model.
+    /// Number of steps between comparisons of the whole contents with the reference model.
     pub verify_every: usize,
-    /// A bug that is planted between the store and its device, or `None`.
+    /// A bug to plant between the store and its device, if any.
     pub sabotage: Option<PlantedBug>,
 }
 
@@ -89,23 +88,23 @@ impl RunSettings {
 #[derive(Clone, Debug, Default)]
 pub struct RunCounts {
     pub runs: u64,
-    /// Number of crash images that were opened and judged.
+    /// Number of crash images opened and judged.
     pub points: u64,
-    /// Number of crash images that were not opened, because an equal image was already judged by
-    /// equal promises.
+    /// Number of crash images that were not opened, because an equal image had already been judged
+    /// by equal promises.
     pub repeats: u64,
-    /// Numbers of judged images by the number of crashes that produced them. The first element
-    /// counts images of a single crash.
+    /// Number of judged images by how many crashes produced them. The first element counts images
+    /// of a single crash.
     pub by_depth: Vec<u64>,
     /// Number of device operations in all runs.
     pub operations: u64,
-    /// A hash of everything that the runs have done. It is equal for equal seeds.
+    /// A hash of everything that the runs did, which is the same for the same seeds.
     pub trace: u64,
     pub(crate) distinct: HashSet<u64>,
 }
 
 impl RunCounts {
-    /// Returns the number of different images among the judged ones.
+    /// Returns the number of distinct images among those judged.
     #[must_use]
     pub fn distinct(&self) -> u64 {
         self.distinct.len() as u64
@@ -131,7 +130,7 @@ impl RunCounts {
     }
 }
 
-/// A failure, with the information needed to reproduce it.
+/// A failure, and what is needed to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulationFinding {
     pub target: ReplayTarget,
@@ -150,12 +149,12 @@ impl fmt::Display for SimulationFinding {
     }
 }
 
-/// A failure of one life, without the information needed to replay it.
+/// A failure of one life, without what is needed to replay it.
 #[derive(Debug)]
 pub(crate) struct LifeFailure {
-    /// The index of the step during which the failure occurred.
+    /// The index of the step in which the failure occurred.
     pub(crate) step: usize,
-    /// The crashes that preceded the failure, in chronological order.
+    /// The crashes that preceded the failure, in order.
     pub(crate) path: Vec<PlannedCrash>,
     pub(crate) text: String,
 }
@@ -170,19 +169,19 @@ impl LifeFailure {
     }
 }
 
-/// The policy by which the crash points of a run are chosen.
+/// How the crash points of a run are chosen.
 #[derive(Clone, Debug)]
 pub(crate) enum CrashPlan {
     /// Chooses crash points at random, with the density given by the settings.
     Sample,
-    /// Crashes exactly as described by a list of crashes.
+    /// Crashes exactly as a list of crashes says.
     Follow(Vec<PlannedCrash>),
-    /// Tries every device operation of the last step as a crash point. The survival modes are those
-    /// of the given list of crashes, and several seeds are tried.
+    /// Tries every device operation of the last step as a crash point, with the survival modes of
+    /// the given list of crashes and several seeds.
     LastStep(Vec<PlannedCrash>),
 }
 
-/// Executes a run of a story together with all of its crashes.
+/// Executes a run of a story and all of its crashes.
 pub(crate) struct CrashExplorer<'a, S: Story> {
     pub(crate) story: &'a S,
     pub(crate) settings: &'a RunSettings,
@@ -192,7 +191,7 @@ pub(crate) struct CrashExplorer<'a, S: Story> {
     pub(crate) tally: RunCounts,
     /// Maximum number of crash images to judge.
     pub(crate) limit: u64,
-    /// The largest disk usage in bytes during a run with an injected fault.
+    /// The peak disk usage in bytes of a run with an injected fault.
     space: u64,
     /// Hashes of the images judged so far, each combined with the promises by which the image was
     /// judged.
@@ -214,7 +213,7 @@ impl<'a, S: Story> CrashExplorer<'a, S> {
         }
     }
 
-    /// Returns how the crash points of a life are chosen that begins after `depth` crashes.
+    /// Returns how to choose the crash points of a life that begins after `depth` crashes.
     fn choice(&self, depth: usize, seed: u64) -> CrashSampling {
         match &self.plan {
             CrashPlan::Sample if depth == 0 => CrashSampling::of_run(self.settings, seed),

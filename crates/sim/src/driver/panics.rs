@@ -1,5 +1,5 @@
-//! Panic handling: a panic of the system under test is reported as a failure of the system and does
-//! not end the test program.
+//! Reports a panic of the system under test as a failure of that system, instead of letting it end
+//! the test program.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -12,7 +12,7 @@ thread_local! {
 
 static INSTALL: Once = Once::new();
 
-/// Installs a panic hook that stores the panics of watched threads. Other panics are handled as
+/// Installs a panic hook that stores the panics of watched threads, and handles all others as
 /// before.
 fn install() {
     let previous = take_hook();
@@ -24,12 +24,12 @@ fn install() {
     }));
 }
 
-/// Runs `f`. If it panics, returns an error with the location and the message of the panic.
+/// Runs `f`. If it panics, returns the location and message of the panic as an error.
 pub(crate) fn watch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     INSTALL.call_once(install);
     WATCHED.set(WATCHED.get() + 1);
-    // Unwind safety: a panic can leave the state of the system under test incomplete, but this
-    // state is dropped together with the system.
+    // Unwind safety: a panic can leave the state of the system under test incomplete, but that
+    // state is dropped with the system.
     let result = catch_unwind(AssertUnwindSafe(f));
     WATCHED.set(WATCHED.get() - 1);
     result.map_err(|_| LAST.with_borrow(|last| last.replace('\n', " ")))

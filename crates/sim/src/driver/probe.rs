@@ -1,5 +1,5 @@
-//! A probe that observes the device operations of one life. Before each selected operation it takes
-//! a crash image.
+//! A probe that observes a life's device operations, and takes a crash image before each selected
+//! one.
 
 use super::RunSettings;
 use crate::reference::{CrashHistory, PromiseSnapshot};
@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A crash point, with the image of the disk that the crash would leave.
+/// A crash point, and the disk image that the crash would leave.
 pub(super) struct CrashImage {
     pub(super) turn: PlannedCrash,
     pub(super) view: Arc<PromiseSnapshot>,
     pub(super) image: SimDirectory,
-    /// The activity that the story was executing at the crash, if it has reported one.
+    /// What the story was doing at the crash, if it has said so.
     pub(super) amid: Option<&'static str>,
 }
 
@@ -26,7 +26,7 @@ impl CrashImage {
     }
 }
 
-/// Returns the kind of crash after which data survives as `survival` describes.
+/// Returns the kind of crash whose survivors `survival` describes.
 pub(super) fn crash_leaving(survival: CrashSurvival) -> CrashHistory {
     match survival {
         CrashSurvival::Process => CrashHistory::PROCESS,
@@ -34,8 +34,7 @@ pub(super) fn crash_leaving(survival: CrashSurvival) -> CrashHistory {
     }
 }
 
-/// The selection of the operations at which images are taken, and of the survival modes of these
-/// images.
+/// Selects the operations at which images are taken, and the survival modes of these images.
 #[derive(Clone, Debug)]
 pub(super) enum CrashSampling {
     /// No operation is a crash point.
@@ -45,8 +44,8 @@ pub(super) enum CrashSampling {
     Sampled { seed: u64, every: u32, survivals: usize },
     /// Only the given operation is a crash point, with the given survival mode.
     Only(PlannedCrash),
-    /// All operations of a range are crash points. Each has one survival mode, and one image for
-    /// each seed.
+    /// All operations of a range are crash points, each with the same survival mode and one image
+    /// for each seed.
     Within {
         calls: Range<u64>,
         survival: CrashSurvival,
@@ -114,14 +113,14 @@ struct ProbeState {
     trace: u64,
 }
 
-/// The probe of one life. It continues to observe if the life moves to another machine.
+/// The probe of one life. It keeps observing if the life moves to another machine.
 #[derive(Clone)]
 pub(super) struct DeviceProbe {
     state: Arc<Mutex<ProbeState>>,
 }
 
 impl DeviceProbe {
-    /// Creates a probe. Until [`DeviceProbe::follow`] sets a ledger, its images are judged by the
+    /// Creates a probe. Until [`DeviceProbe::follow`] sets a ledger, images are judged by the
     /// promises in `view`.
     pub(super) fn new(choice: CrashSampling, view: Arc<PromiseSnapshot>) -> DeviceProbe {
         DeviceProbe {
@@ -136,7 +135,7 @@ impl DeviceProbe {
         }
     }
 
-    /// From now on, uses the promises that this ledger records to judge images.
+    /// From now on, judges images by the promises recorded in this ledger.
     pub(super) fn follow(&self, ledger: Option<CommitLedger>) {
         self.state.lock().ledger = ledger;
     }
@@ -146,7 +145,7 @@ impl DeviceProbe {
         self.state.lock().choice = choice;
     }
 
-    /// Starts to observe the device operations of a machine. Each of them can be a crash point.
+    /// Starts observing a machine's device operations, each of which can be a crash point.
     pub(super) fn watch(&self, machine: &SimDirectory) {
         let state = Arc::clone(&self.state);
         let loud = std::env::var_os(crate::replay::LOUD).is_some();
@@ -176,12 +175,12 @@ impl DeviceProbe {
         self.state.lock().calls
     }
 
-    /// Returns a hash of all observed operations, which depends on their order.
+    /// Returns a hash of all observed operations, in order.
     pub(super) fn trace(&self) -> u64 {
         self.state.lock().trace
     }
 
-    /// Returns the crash images that were taken since the last call.
+    /// Returns the crash images taken since the last call.
     pub(super) fn take(&self) -> Vec<CrashImage> {
         std::mem::take(&mut self.state.lock().points)
     }

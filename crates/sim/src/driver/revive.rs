@@ -1,6 +1,6 @@
-//! Recovery of a crash image. The store is opened, its contents are read and judged, and its
-//! structures are checked. The recovery itself is crashed in turn, and some recovered stores
-//! execute further steps.
+//! Recovers a crash image: opens the store, reads and judges its contents, and checks its
+//! structures. The recovery itself is crashed in turn, and some recovered stores execute more
+//! steps.
 
 use super::life::{CreationState, EventLocation, StoreLife};
 use super::panics::watch;
@@ -14,15 +14,15 @@ use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// The circumstances of a crash image that determine how it is judged.
+/// The circumstances of a crash image, which determine how it is judged.
 pub(super) struct ImageCase {
     pub(super) view: Arc<PromiseSnapshot>,
     pub(super) crash: CrashHistory,
     pub(super) creation: CreationState,
-    /// The crashes that produced the image, in order. The last of them left the image.
+    /// The crashes that produced the image, in order. The last one left it.
     pub(super) path: Vec<PlannedCrash>,
     pub(super) step: usize,
-    /// The activity that the story was executing at the crash, if it has reported one.
+    /// What the story was doing at the crash, if it has said so.
     pub(super) amid: Option<&'static str>,
 }
 
@@ -93,10 +93,10 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(())
     }
 
-    /// Returns whether a crash image must be judged. It need not be judged if the limit is reached,
-    /// or if a sampled run has already judged an equal image by equal promises. After a `kill -9`,
-    /// images of different device operations are never considered equal, because equal contents may
-    /// differ in what is durable.
+    /// Returns whether a crash image must be judged. It need not be if the limit is reached, or if
+    /// a sampled run has already judged an equal image by equal promises. After a `kill -9`, images
+    /// of different device operations never count as equal, because equal contents may differ in
+    /// what is durable.
     fn is_new(&mut self, case: &ImageCase, turn: &PlannedCrash, image: &SimDirectory) -> bool {
         if self.tally.points >= self.limit {
             return false;
@@ -117,7 +117,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         true
     }
 
-    /// Checks the structures of a store and returns its contents.
+    /// Checks the structures of a store, and returns its contents.
     pub(super) fn inspect(
         &self,
         system: &mut S::System,
@@ -137,7 +137,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Judges crash images that were taken during the recovery which has just ended.
+    /// Judges the crash images taken during the recovery that has just ended.
     fn judge_nested(
         &mut self,
         life: &mut StoreLife<S>,
@@ -163,7 +163,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(())
     }
 
-    /// After a crash during the creation of a store, checks that the creation can be repeated and
+    /// After a crash during the creation of a store, checks that creation can be repeated and
     /// yields an empty store.
     fn create_again(&mut self, life: &StoreLife<S>, step: usize) -> Result<(), LifeFailure> {
         life.machine.clear_hook();
@@ -186,7 +186,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         ))
     }
 
-    /// Executes further steps on a recovered store, during which it may crash again.
+    /// Executes more steps on a recovered store, during which it may crash again.
     fn use_after_recovery(
         &mut self,
         mut life: StoreLife<S>,

@@ -1,24 +1,23 @@
 //! An exact algorithm that judges whether the contents found after a crash are allowed.
 //!
-//! After a *power loss*, the contents must result from a prefix of the commit order, and this
-//! prefix must include at least the last durable commit. After the death of the *process*, every
-//! commit that was acknowledged at `Process` or a higher durability must be present. Every other
-//! commit (in flight, or acknowledged at `Memory`) must be completely present or completely absent,
-//! independently of the others. If a process dies and the power is lost before the store is
-//! reopened, the contents must result from a prefix of a state that the death of the process may
-//! leave.
+//! After a *power failure*, the contents must result from a prefix of the commit order that
+//! includes at least the last durable commit. After a *process crash*, every commit acknowledged at
+//! `Process` or a higher durability must be present. Every other commit, whether in flight or
+//! acknowledged at `Memory`, must be entirely present or entirely absent, independently of the
+//! others. If a process crashes and the power fails before the store is reopened, the contents must
+//! result from a prefix of a state that the process crash may leave.
 //!
 //! A greedy algorithm determines whether *some* allowed set of commits explains the contents. It
-//! examines the commits from the newest to the oldest. A commit is kept if all of its keys have the
-//! values that it wrote, where keys overwritten by newer kept commits are ignored. Keeping a commit
-//! only removes conditions on older commits, so the greedy choice is exact.
+//! examines the commits from newest to oldest, and keeps a commit if all of its keys have the
+//! values that it wrote, ignoring keys overwritten by newer kept commits. Keeping a commit only
+//! removes conditions on older commits, so the greedy choice is exact.
 
 use super::{
     CommitStatus, PromiseSnapshot, PromiseViolation, PromisedDurability, ReferenceModel, StoreContents,
 };
 use std::collections::BTreeSet;
 
-/// The crashes that have occurred since the store was last open.
+/// The crashes since the store was last open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CrashHistory {
     process: bool,
@@ -26,7 +25,7 @@ pub struct CrashHistory {
 }
 
 impl CrashHistory {
-    /// There was no crash. The store is running, or it was closed and reopened.
+    /// No crash: the store is running, or was closed and reopened.
     pub const NONE: CrashHistory = CrashHistory {
         process: false,
         power: false,
@@ -36,18 +35,17 @@ impl CrashHistory {
         process: true,
         power: false,
     };
-    /// Power loss of the machine.
+    /// The machine lost power.
     pub const POWER: CrashHistory = CrashHistory {
         process: false,
         power: true,
     };
 
-    /// Returns the history that consists of this crash and a second one, between which the store
-    /// was not reopened.
+    /// Returns the history of this crash and a second one, with the store not reopened in between.
     #[must_use]
     pub fn then(self, next: CrashHistory) -> CrashHistory {
-        // After a power loss only a prefix remains. If a process dies while it recovers from the
-        // power loss, it has nothing further to lose.
+        // After a power failure only a prefix is left. If a process crashes while it recovers from
+        // that, there is nothing more to lose.
         let process = self.process || (next.process && !self.power);
         CrashHistory {
             process,
@@ -62,14 +60,14 @@ impl CrashHistory {
     }
 }
 
-/// The set of commits by which the contents are explained.
+/// The set of commits that explains the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurvivingCommits {
     pub(crate) kept: Vec<bool>,
 }
 
 impl SurvivingCommits {
-    /// Returns the number of commits that have survived.
+    /// Returns the number of commits that survived.
     #[must_use]
     pub fn count(&self) -> usize {
         self.kept.iter().filter(|&&kept| kept).count()
@@ -84,12 +82,12 @@ enum SurvivalRequirement {
 }
 
 impl ReferenceModel {
-    /// Judges the contents that a scan has returned after `crash`. Returns the commits that explain
+    /// Judges the contents that a scan returned after `crash`. Returns the commits that explain
     /// them.
     ///
     /// # Errors
-    /// Returns a [`PromiseViolation`] that describes the broken promise if no allowed set of
-    /// commits explains the contents.
+    /// A [`PromiseViolation`] that describes the broken promise if no allowed set of commits
+    /// explains the contents.
     pub fn judge(
         &self,
         crash: CrashHistory,
@@ -98,11 +96,11 @@ impl ReferenceModel {
         self.judge_at(&self.view(), crash, found)
     }
 
-    /// Judges the contents that a scan has returned after `crash`, by the promises in `view`, which
-    /// were valid at the moment of the crash.
+    /// Like [`ReferenceModel::judge`], but judges by the promises in `view`, which were those at
+    /// the moment of the crash.
     ///
     /// # Errors
-    /// Returns the same errors as [`ReferenceModel::judge`].
+    /// As [`ReferenceModel::judge`].
     pub fn judge_at(
         &self,
         view: &PromiseSnapshot,
@@ -127,8 +125,8 @@ impl ReferenceModel {
         Err(PromiseViolation::describe(self, view, crash, found))
     }
 
-    /// Returns an allowed set of commits that explains `found` and contains no commit after `cut`.
-    /// Returns `None` if there is no such set.
+    /// Returns an allowed set of commits, none of them after `cut`, that explains `found`, or
+    /// `None` if there is no such set.
     fn explain(
         &self,
         view: &PromiseSnapshot,
@@ -168,7 +166,7 @@ impl PromiseSnapshot {
         let must = match self.statuses[number - 1] {
             CommitStatus::InDoubt => false,
             _ if number <= self.durable => true,
-            // A power loss alone cannot remove a commit from the middle of the surviving prefix.
+            // A power failure alone cannot remove a commit from the middle of the surviving prefix.
             CommitStatus::InFlight => !crash.process && crash.power,
             CommitStatus::Acknowledged(PromisedDurability::Memory) => !crash.process,
             CommitStatus::Acknowledged(_) => true,

@@ -1,5 +1,5 @@
-//! The reference model. It records the commits and the promises made for each, and determines the
-//! states that a crash may therefore leave.
+//! The reference model. It records the commits and the promise made for each, and derives which
+//! states a crash may leave.
 //!
 //! *Scope*: keys, values (by digest), the order of commits, and the durability at which each was
 //! acknowledged.
@@ -10,7 +10,7 @@
 //!
 //! - **R1** Commits are numbered from 1 in commit order. `state(n)` is the map after the first `n`
 //!   commits. `state(0)` is the base, which no crash may lose.
-//! - **R2** `durable` never decreases. All commits up to this number survive everything except a
+//! - **R2** `durable` never decreases. All commits up to this number survive everything but a
 //!   hardware fault.
 
 mod judge;
@@ -23,18 +23,18 @@ use alluvium_base::checksum;
 use alluvium_base::checksum::seeded;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The durability of an acknowledged commit, ordered from the weakest to the strongest level.
+/// The durability of an acknowledged commit, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PromisedDurability {
     /// The commit is visible, but any crash may lose it.
     Memory,
-    /// The commit survives the death of the process.
+    /// The commit survives a process crash.
     Process,
-    /// The commit survives power loss.
+    /// The commit survives a power failure.
     Disk,
 }
 
-/// The change that a commit makes to one key.
+/// What a commit does to one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelWrite {
     pub key: Vec<u8>,
@@ -42,36 +42,35 @@ pub struct ModelWrite {
     pub value: Option<Vec<u8>>,
 }
 
-/// The progress of a commit from the point of view of its caller.
+/// The progress of a commit as its caller sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CommitStatus {
-    /// The commit has begun, and the caller has not received an answer.
+    /// The commit has begun, and the caller has no answer yet.
     InFlight,
-    /// The caller has been notified that the commit succeeded.
+    /// The caller was told that the commit succeeded.
     Acknowledged(PromisedDurability),
-    /// The caller has received an error that does not determine whether the commit took effect.
+    /// The caller got an error that leaves open whether the commit took effect.
     InDoubt,
 }
 
-/// The promises that the store had made at one moment of its history. A crash at that moment can
-/// later be judged by them.
+/// The promises that the store had made at some moment, by which a crash at that moment can later
+/// be judged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PromiseSnapshot {
     pub(crate) durable: usize,
-    /// The status of each commit that had begun, in commit order.
+    /// The status of each commit begun by then, in commit order.
     pub(crate) statuses: Vec<CommitStatus>,
 }
 
 impl PromiseSnapshot {
-    /// Returns the number of commits that had begun.
+    /// Returns the number of commits begun by then.
     #[must_use]
     pub fn newest(&self) -> usize {
         self.statuses.len()
     }
 
-    /// Returns a copy of the promises in which only the first `number` commits are durable. It
-    /// serves to judge damage that a store cannot distinguish from a commit that never reached the
-    /// disk.
+    /// Returns the promises as if only the first `number` commits were durable. This is for judging
+    /// damage that a store cannot distinguish from a commit that never reached the disk.
     #[must_use]
     pub fn durable_up_to(self, number: usize) -> PromiseSnapshot {
         PromiseSnapshot {
@@ -83,13 +82,13 @@ impl PromiseSnapshot {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceCommit {
-    /// The effect of the commit on each of its keys. If a batch writes a key repeatedly, its last
-    /// write is recorded.
+    /// The effect of the commit on each of its keys. If a batch writes a key repeatedly, the last
+    /// write counts.
     pub(crate) writes: BTreeMap<Vec<u8>, Option<u64>>,
     pub(crate) status: CommitStatus,
 }
 
-/// The contents that were found in a store: a digest of each value, and a hash of all pairs.
+/// The contents found in a store: a digest of each value, and a hash of all pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreContents {
     pub(crate) pairs: BTreeMap<Vec<u8>, u64>,
@@ -111,7 +110,7 @@ impl StoreContents {
     /// Adds a key-value pair to the contents.
     ///
     /// # Errors
-    /// Returns the key if it was already added, because a scan must not return a key twice.
+    /// The key if it was already added, because a scan must not return a key twice.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Vec<u8>> {
         let value = checksum(value);
         if self.pairs.insert(key.to_vec(), value).is_some() {
@@ -133,14 +132,14 @@ impl StoreContents {
         self.pairs.is_empty()
     }
 
-    /// Returns a hash of all pairs, which does not depend on the order in which they were added.
+    /// Returns a hash of all pairs, regardless of the order in which they were added.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
     }
 }
 
-/// The history of one store as observed by its callers.
+/// The history of a store as its callers observed it.
 ///
 /// ```
 /// use alluvium_sim::reference::{
@@ -168,8 +167,8 @@ impl StoreContents {
 #[derive(Clone, Debug)]
 pub struct ReferenceModel {
     pub(crate) commits: Vec<ReferenceCommit>,
-    /// All versions of each key, with the numbers of the commits that wrote them. Number 0 denotes
-    /// the base.
+    /// All versions of each key, and the numbers of the commits that wrote them. Number 0 stands
+    /// for the base.
     pub(crate) versions: BTreeMap<Vec<u8>, Vec<(usize, Option<u64>)>>,
     /// The element `prefixes[n]` is the hash of `state(n)`.
     pub(crate) prefixes: Vec<u64>,
@@ -229,10 +228,10 @@ impl ReferenceModel {
         number
     }
 
-    /// Records that the caller was notified of the success of commit `number`.
+    /// Records that the caller was told that commit `number` succeeded.
     ///
     /// # Panics
-    /// Panics if no commit with this number is in flight, which is a bug of the story.
+    /// If no commit with this number is in flight, which is a bug in the story.
     pub fn acknowledge(&mut self, number: usize, durability: PromisedDurability) {
         let commit = &mut self.commits[number - 1];
         assert_eq!(
@@ -246,16 +245,16 @@ impl ReferenceModel {
         }
     }
 
-    /// Records that the caller has received an error that does not determine whether commit
-    /// `number` took effect.
+    /// Records that the caller got an error that leaves open whether commit `number` took effect.
     pub fn doubt(&mut self, number: usize) {
         self.commits[number - 1].status = CommitStatus::InDoubt;
     }
 
-    /// Records that the newest commit was rejected before any change. It must never become visible.
+    /// Records that the newest commit was rejected before it changed anything, so it must never
+    /// become visible.
     ///
     /// # Panics
-    /// Panics if `number` is not the number of the newest commit.
+    /// If `number` is not that of the newest commit.
     pub fn withdraw(&mut self, number: usize) {
         assert_eq!(
             number,
@@ -293,29 +292,28 @@ impl ReferenceModel {
         self.commits.len()
     }
 
-    /// Returns the number of commits that were acknowledged.
+    /// Returns the number of acknowledged commits.
     #[must_use]
     pub fn acknowledged(&self) -> usize {
         let acknowledged = |commit: &&ReferenceCommit| matches!(commit.status, CommitStatus::Acknowledged(_));
         self.commits.iter().filter(acknowledged).count()
     }
 
-    /// Returns the number of the newest commit that must survive a power loss.
+    /// Returns the number of the newest commit that must survive a power failure.
     #[must_use]
     pub fn durable(&self) -> usize {
         self.durable
     }
 
-    /// Returns the digest of the value that a key has in `state(n)`, or `None` if the key is
-    /// absent.
+    /// Returns the digest of a key's value in `state(n)`, or `None` if the key is absent.
     pub(crate) fn value_at(&self, key: &[u8], n: usize) -> Option<u64> {
         let versions = self.versions.get(key)?;
         let newer = versions.partition_point(|(number, _)| *number <= n);
         versions.get(newer.checked_sub(1)?)?.1
     }
 
-    /// Returns whether a read of `key` may now return `value`. A write whose commit is in doubt may
-    /// be visible or not.
+    /// Returns whether a read of `key` may return `value` now. A write of a commit in doubt may or
+    /// may not be visible.
     #[must_use]
     pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
         let value = value.map(checksum);
@@ -338,15 +336,15 @@ impl ReferenceModel {
         live.map(|(key, _)| &key[..]).collect()
     }
 
-    /// Returns the history that applies after a crash from which the contents `found` were
-    /// recovered. `survivors` is the result of judging these contents, and `view` contains the
-    /// promises at the moment of the crash.
+    /// Returns the history that applies once the contents `found` were recovered from a crash.
+    /// `survivors` is the result of judging them, and `view` has the promises at the moment of the
+    /// crash.
     ///
-    /// Contents found after a power loss were read from disk. They become the base, so they must
-    /// not be lost later. Contents found after the death of a process may exist only in the page
-    /// cache. Their commits keep their order and must survive another death of the process, but
-    /// only the durable ones must survive a power loss. If a commit was allowed to be lost and
-    /// later commits have overwritten all of its keys, it is unknown whether it has survived.
+    /// Contents found after a power failure were read from disk, so they become the base and must
+    /// not be lost later. Contents found after a process crash may exist only in the page cache.
+    /// Their commits keep their order and must survive another process crash, but only the durable
+    /// ones must survive a power failure. If a commit was allowed to be lost and later commits have
+    /// overwritten all of its keys, it is unknown whether it survived.
     #[must_use]
     pub fn after(
         &self,
@@ -386,8 +384,8 @@ impl ReferenceModel {
         next
     }
 
-    /// Returns for each commit whether its effect is visible in the contents. This is the case if
-    /// no later surviving commit wrote to at least one of the commit's keys.
+    /// Returns for each commit whether its effect is visible in the contents, which it is if at
+    /// least one of its keys was not written by a later surviving commit.
     fn seen(&self, view: &PromiseSnapshot, survivors: &SurvivingCommits) -> Vec<bool> {
         let mut overwritten: BTreeSet<&[u8]> = BTreeSet::new();
         let mut seen = vec![false; view.newest()];

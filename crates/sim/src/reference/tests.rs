@@ -157,7 +157,7 @@ fn what_was_read_after_a_power_loss_must_stay_and_what_was_read_after_a_kill_nee
     assert!(after_kill.judge(CrashHistory::PROCESS, &first).is_err());
 }
 
-/// A naive reference for the judge. It tries every subset of the commits that the rules allow.
+/// A naive reference for the judge, which tries every subset of the commits that the rules allow.
 fn allowed_by_enumeration(reference: &ReferenceModel, crash: CrashHistory, found: &StoreContents) -> bool {
     let n = reference.newest();
     (0..1u32 << n).any(|mask| {
@@ -212,8 +212,7 @@ fn the_judge_agrees_with_trying_every_subset() {
                 _ => {}
             }
         }
-        // In most cases, the contents result from a subset of the commits. In some cases, one key
-        // is wrong.
+        // Usually the contents result from a subset of the commits. Sometimes one key is wrong.
         let mut contents = StoreContents::new();
         let mut state = BTreeMap::new();
         for commit in &reference.commits {
@@ -259,7 +258,7 @@ fn whether_a_commit_survived_that_later_ones_overwrote_is_open() {
     let all = found(&[("x", "1"), ("y", "1"), ("z", "1")]);
     let survivors = reference.judge(CrashHistory::PROCESS, &all).unwrap();
     let after = reference.after(&reference.view(), CrashHistory::PROCESS, &survivors, &all);
-    // If the power is lost as well, the last commit may also be lost.
+    // If the power fails too, the last commit may be lost as well.
     let judge = |pairs: &[(&str, &str)]| after.judge(CrashHistory::POWER, &found(pairs));
     assert!(
         judge(&[("x", "1"), ("a", "1"), ("y", "1")]).is_ok(),

@@ -1,22 +1,22 @@
-//! Describes how contents violate the promises if no allowed history explains them.
+//! Describes how contents violate the promises when no allowed history explains them.
 
 use super::{CommitStatus, CrashHistory, PromiseSnapshot, ReferenceModel, StoreContents};
 use std::fmt;
 use std::fmt::Write as _;
 
-/// Maximum number of keys that the description of a violation names.
+/// Maximum number of keys named in the description of a violation.
 const NAMED_KEYS: usize = 4;
 
-/// The kind of a broken promise, as far as the contents reveal it.
+/// The kind of promise that was broken, as far as the contents show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ViolationKind {
-    /// A commit is missing although it had to survive.
+    /// A commit is missing that had to survive.
     Lost,
     /// Only some of the writes of a batch are present.
     HalfBatch,
-    /// A key is present although a surviving commit deleted it.
+    /// A key is present that a surviving commit deleted.
     Reappeared,
-    /// A commit is missing although a later commit is present.
+    /// A commit is missing, but a later one is present.
     Hole,
     /// A key has a value that no commit wrote to it.
     Foreign,
@@ -37,7 +37,7 @@ impl fmt::Display for ViolationKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromiseViolation {
     pub wrong: ViolationKind,
-    /// A textual description of the affected keys and commits.
+    /// A description of the affected keys and commits.
     pub details: String,
 }
 
@@ -124,8 +124,8 @@ fn classify(
     if reference.prefixes[..view.durable.max(nearest)].contains(&found.hash) {
         return ViolationKind::Lost;
     }
-    // This detects a commit for which one key has the written value and another does not, although
-    // no later commit wrote to either key.
+    // Look for a commit for which one key has the written value and another does not, although no
+    // later commit wrote to either.
     for (index, commit) in reference.commits.iter().enumerate() {
         let number = index + 1;
         let untouched = |key: &[u8]| {
@@ -159,8 +159,8 @@ fn classify(
     {
         return ViolationKind::Reappeared;
     }
-    // A commit that was not durable is missing although a later write is present, so the history
-    // has a hole.
+    // A commit that was not durable is missing, but a later write is present, so the history has a
+    // hole.
     let numbers = found
         .pairs
         .iter()
@@ -184,7 +184,7 @@ fn number_of(reference: &ReferenceModel, key: &[u8], value: Option<u64>) -> Opti
         .map(|(number, _)| *number)
 }
 
-/// Returns a textual description of the commit that wrote a key's value.
+/// Describes the commit that wrote a key's value.
 fn origin(reference: &ReferenceModel, view: &PromiseSnapshot, key: &[u8], value: Option<u64>) -> String {
     let Some(versions) = reference.versions.get(key) else {
         return "a key that was never written".to_owned();

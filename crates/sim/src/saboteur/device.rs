@@ -20,7 +20,7 @@ pub(super) struct SabotagedFile {
 
 /// What a planted bug does to a write.
 enum WriteEffect {
-    /// The write is executed at this offset, which may be wrong.
+    /// The write goes to this offset, which may be wrong.
     At(u64),
     /// The write is executed without its last logical block.
     Torn,
@@ -140,7 +140,7 @@ impl SabotagedFile {
     }
 }
 
-/// Syncs a file or a part of its mapping with `honest`. The planted bug may skip or delay the sync,
+/// Syncs a file or part of its mapping with `honest`. The planted bug may skip or delay the sync,
 /// or hide its error.
 fn sync(
     shared: &SabotageContext,
@@ -171,7 +171,7 @@ fn sync(
             Ok(())
         }
         PlantedBug::AcknowledgeFailedSync(part) if PlantedBug::hits(part, name) => {
-            // The planted bug hides the error of the sync.
+            // The planted bug hides the sync's error.
             let _ = honest();
             Ok(())
         }

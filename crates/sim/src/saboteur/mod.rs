@@ -1,9 +1,9 @@
-//! Plants bugs between a store and its devices, in order to test the test harness. A harness that
-//! does not detect one of these bugs would also not detect the same bug inside the store.
+//! Plants bugs between a store and its devices, to test the test harness. A harness that missed
+//! such a bug would miss the same bug inside the store too.
 //!
 //! *Scope*: the interface of a directory and its files, and the ways in which a bug can violate it.
 //!
-//! *Must not depend on*: the contents of files; it identifies files by their names.
+//! *Must not depend on*: the contents of files, which it identifies by name.
 
 mod device;
 
@@ -14,53 +14,51 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A planted bug. It affects all files whose names contain the given text. An empty text selects
-/// all files.
+/// A planted bug. It affects all files whose names contain the given text, which may be empty to
+/// select all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PlantedBug {
-    /// Syncs of the selected files and of their mappings do nothing.
+    /// Syncs of the selected files and their mappings do nothing.
     SkipSync(&'static str),
     /// Syncs of the directory do nothing.
     SkipDirectorySync,
     /// A sync of the selected files is executed only when the next one is requested.
     DelaySync(&'static str),
-    /// Reverses the order of a sync and a write: a sync of `file` is executed only after the next
-    /// write to `before`.
+    /// Swaps a sync and a write: a sync of `file` is executed only after the next write to
+    /// `before`.
     SyncAfterWrite {
-        /// Selects the files for which syncs are delayed.
+        /// Selects the files whose syncs are delayed.
         file: &'static str,
-        /// Selects the files to which writes should come only after the sync.
+        /// Selects the files that should be written only after the sync.
         before: &'static str,
     },
-    /// Only the given number of writes to each selected file is executed.
+    /// Only this many writes to each selected file are executed.
     OnlyFirstWrites(&'static str, u32),
-    /// Every second write to the selected files is dropped. The second copy of data that is stored
-    /// twice is thus never written.
+    /// Every second write to the selected files is dropped, so the second copy of data that is
+    /// stored twice is never written.
     DropSecondCopy(&'static str),
     /// Overwriting data in the selected files has no effect, so the old bytes remain. This leaves a
     /// stale slot.
     LoseRewrites(&'static str),
-    /// If the offset of a write to `file` has a bit of `mask`, the bit is cleared. The same slot is
-    /// thus overwritten each time.
+    /// Bits of `mask` are cleared from the offset of writes to `file`, so the same slot is
+    /// overwritten each time.
     WrongSlot {
         file: &'static str,
-        /// The bits of the offset by which the slots differ.
+        /// The bits of the offset in which the slots differ.
         mask: u64,
     },
-    /// Truncation of the selected files reports success but does nothing.
+    /// Truncating the selected files reports success but does nothing.
     SkipTruncate(&'static str),
-    /// If a sync of the selected files fails, success is reported.
+    /// Failed syncs of the selected files report success.
     AcknowledgeFailedSync(&'static str),
-    /// Writes and syncs of the selected files are delayed until a hole is punched into any file or
-    /// any file is truncated or removed. Data is thus freed before the data that replaces it is
-    /// written.
+    /// Writes and syncs of the selected files are delayed until a hole is punched in some file or
+    /// some file is truncated or removed. Data is thus freed before its replacement is written.
     FreeBeforeWrite(&'static str),
-    /// Holes punched into the selected files are longer than requested by the given number of
-    /// bytes.
+    /// Holes punched in the selected files are longer than requested by this number of bytes.
     PunchWide(&'static str, u64),
     /// Removing a file has no effect.
     SkipRemove,
-    /// If a write to the selected files has several logical blocks, its last block is lost.
+    /// The last block of a write of several logical blocks to the selected files is lost.
     TearWrites(&'static str),
 }
 
@@ -100,7 +98,7 @@ struct SabotageContext {
 struct SabotageState {
     /// Number of writes to each file so far.
     writes: BTreeMap<String, u32>,
-    /// File offsets that have been written since the store was opened.
+    /// File offsets written since the store was opened.
     written: BTreeSet<(String, u64)>,
     held: Vec<DelayedRequest>,
 }
@@ -108,7 +106,7 @@ struct SabotageState {
 #[derive(Debug)]
 struct DelayedRequest {
     file: Arc<dyn Device>,
-    /// The offset and the bytes of a delayed write, or `None` for a delayed sync.
+    /// The offset and bytes of a delayed write, or `None` for a delayed sync.
     write: Option<(u64, Vec<u8>)>,
     purpose: alluvium_base::Purpose,
 }
@@ -132,7 +130,7 @@ impl SabotageContext {
         Ok(())
     }
 
-    /// Called when space is freed, which ends the delay of requests for some bugs.
+    /// Called when space is freed, at which point some bugs release delayed requests.
     fn freed(&self) -> Result<()> {
         match self.bug {
             PlantedBug::FreeBeforeWrite(_) => self.release(),
@@ -142,7 +140,7 @@ impl SabotageContext {
 }
 
 impl SabotagedDirectory {
-    /// Returns a directory that passes all requests to `inner` and applies a planted bug to them.
+    /// Returns a directory that passes all requests to `inner` but applies a planted bug to them.
     #[must_use]
     pub fn wrap(inner: Arc<dyn Directory>, bug: PlantedBug) -> Arc<dyn Directory> {
         let state = Mutex::default();
