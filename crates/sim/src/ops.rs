@@ -30,9 +30,9 @@ pub enum WriteOp {
     },
 }
 
-/// Returns the values of a commit's keys after it. Two functions supply the contents before it:
-/// `get` reads the value of a key, and `keys` lists the keys from its first argument up to but not
-/// including its second.
+/// Returns the values that the keys of a commit have afterwards. Two functions supply the contents
+/// from before the commit: `get` reads the value of a key, and `keys` lists the keys from its first
+/// argument up to but not including its second.
 ///
 /// ```
 /// use alluvium_sim::ops::{WriteOp, outcome};

@@ -18,7 +18,7 @@ const SHARING: [u64; 5] = [
     0x0000_6969, // NFS
 ];
 
-/// Maximum number of bytes that one call copies.
+/// Maximum number of bytes copied by a single call.
 const MOST: u64 = 1 << 30;
 
 /// Copies as much of a range, from its start, as the file system can copy by itself. Returns the

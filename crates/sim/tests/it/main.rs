@@ -1,4 +1,4 @@
-//! The harness on a store that is small enough to be understood completely.
+//! Runs the harness on a store that is small enough to be understood completely.
 
 mod crashes;
 mod faults;

@@ -420,5 +420,5 @@ impl NodeCacheInner {
 
 /// Number of candidates examined for each chunk that leaves the cache.
 const SEARCHED_TO_SHRINK: usize = 4;
-/// Maximum number of candidates that one call of [`NodeCacheInner::balance`] examines.
+/// Maximum number of candidates examined by a single call of [`NodeCacheInner::balance`].
 const MAX_SEARCHED: usize = 16;

@@ -153,8 +153,8 @@ impl Extents {
     }
 
     /// Reserves space on a tier for compactions that free space, in addition to the shared reserve.
-    /// Only [`AllocationClass::Freeing`] may use it. `bytes` is the space that one such compaction
-    /// needs. The reserve is limited to an eighth of the used space.
+    /// Only [`AllocationClass::Freeing`] may use it. `bytes` is the space that a single such
+    /// compaction needs. The reserve is limited to an eighth of the used space.
     pub fn set_freeing_reserve(&self, tier: u8, bytes: u64) {
         let units = bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         self.shared.lock(tier).freeing = units;

@@ -5,7 +5,8 @@
 use super::{AllocationClass, UNIT};
 use alluvium_base::MIB;
 
-/// Minimum and maximum number of units that one device operation allocates or extends the file by.
+/// Minimum and maximum number of units that a single device operation allocates or extends the file
+/// by.
 pub(super) const STEP: std::ops::RangeInclusive<u32> = (MIB / UNIT) as u32..=(64 * MIB / UNIT) as u32;
 
 /// A tier is fragmented if more than 1/`FRAGMENTED` of its units are free but no free run is long

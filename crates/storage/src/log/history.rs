@@ -233,8 +233,8 @@ impl LogInner {
         Ok((sources, most))
     }
 
-    /// Removes a retained segment and returns its file to the pool. If the file cannot be opened for
-    /// want of a resource such as a file descriptor, the file is deleted instead.
+    /// Removes a retained segment and returns its file to the pool. If a shortage of resources,
+    /// such as file descriptors, prevents opening the file, the file is deleted instead.
     ///
     /// # Errors
     /// I/O errors.

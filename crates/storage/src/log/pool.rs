@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Slot sizes are multiples of this number of bytes.
 const PAGE: u64 = 4096;
 
-/// Number of bytes of a slot that one [`SlotPool::prepare`] call prefaults.
+/// Number of bytes of a slot to prefault in a single [`SlotPool::prepare`] call.
 const POPULATE_SLICE: u64 = 1 << 20;
 
 /// Number of segments by which control records may exceed the log's size limit.

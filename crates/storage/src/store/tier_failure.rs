@@ -40,8 +40,8 @@ impl Store {
         }
     }
 
-    /// Returns a failed tier to use. Tries its current directory first, and calls `elsewhere` to
-    /// open another directory if that one cannot be used. Does nothing if the tier has not failed.
+    /// Returns a failed tier to use. Tries its current directory first. If that fails, calls
+    /// `elsewhere` to open another one. Does nothing if the tier has not failed.
     ///
     /// # Errors
     /// [`Error::WrongTier`] if the directory does not belong to the tier or its data file is too

@@ -16,7 +16,7 @@ use alluvium_base::checksum::seeded;
 
 pub(crate) const HEADER: usize = 32;
 
-/// The use of a block: the seed of its checksum.
+/// The use of a block, which is the seed of its checksum.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Slot = 1,
@@ -53,8 +53,8 @@ pub(crate) fn encode(kind: Kind, block: &Block) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the block at the start of `bytes`. Returns it with its length, or `None` if there is no
-/// valid block.
+/// Decodes the block at the start of `bytes`. Returns the block and its length, or `None` if there
+/// is no valid block.
 pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Option<(Block, usize)> {
     let len = HEADER + ByteReader::new(bytes.get(28..)?).u32().ok()? as usize;
     let bytes = bytes.get(..len)?;

@@ -1,10 +1,10 @@
 //! The toy store: a map in memory, a journal of the commits since the last snapshot, and two slots
-//! in which snapshots alternate. [`Flaw`]s plant mistakes that are typical of such a store.
+//! that take turns storing snapshots. [`Flaw`]s plant mistakes that are typical of such a store.
 //!
 //! A snapshot goes to the slot of the older generation and is synced before the journal starts
-//! over; records name the generation that they continue. Recovery first makes everything that it
-//! has read durable, including file names, before it writes anything (a slot read from the page
-//! cache may be the only good one). It then starts a new generation, because stale records may
+//! over. Records name the generation that they continue. Before recovery writes anything, it makes
+//! everything that it has read durable, including file names, because a slot read from the page
+//! cache may be the only good one. It then starts a new generation, because stale records may
 //! follow the end of the journal.
 
 mod format;
@@ -27,9 +27,9 @@ const JOURNAL: u64 = 6 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
-    /// Recovery does not sync what it read before it overwrites the other slot.
+    /// Recovery overwrites the other slot without first syncing what it read.
     TrustsThePageCache,
-    /// Recovery continues after the journal's end, in the same generation.
+    /// Recovery continues after the journal's end in the same generation.
     GoesOnBehindTheEnd,
     /// The journal starts over before the slot is synced.
     JournalFirst,
@@ -39,11 +39,11 @@ pub(crate) enum Flaw {
     SplitsBatches,
     /// Deletes are not written to the journal.
     ForgetsDeletes,
-    /// Acknowledges at `Disk` without a sync.
+    /// A commit is acknowledged at `Disk` without a sync.
     AcknowledgesEarly,
-    /// Continues after a failed write or sync.
+    /// The store continues after a failed write or sync.
     IgnoresErrors,
-    /// Panics when the journal is full.
+    /// The store panics when the journal is full.
     Panics,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Toy {
     generation: u64,
     sequence: u64,
     tail: u64,
-    /// Commits at `Memory` that are not yet written.
+    /// Commits at `Memory` that are not written yet.
     waiting: Vec<Vec<u8>>,
     poisoned: bool,
 }
@@ -267,7 +267,7 @@ impl Toy {
         Ok(())
     }
 
-    /// Runs `work`, unless a previous call has failed: after a failure nothing is accepted.
+    /// Runs `work`, unless a previous call has failed, because nothing is accepted after a failure.
     fn guarded<T>(&mut self, work: impl FnOnce(&mut Toy) -> Result<T, StoryError>) -> Result<T, StoryError> {
         if self.poisoned && self.flaw != Flaw::IgnoresErrors {
             return Err(StoryError::new(
