@@ -113,7 +113,7 @@ pub enum Error {
         why: String,
     },
     /// The directory already contains a store.
-    #[error("{directory} holds a store already: open it instead of creating it")]
+    #[error("{directory} already contains a store: open it instead of creating it")]
     StoreExists {
         /// The directory as returned by
         /// [`Directory::describe`](alluvium_device::Directory::describe).
@@ -213,7 +213,7 @@ pub enum Error {
     },
     /// An earlier write or sync failed, so the store refuses changes until it is reopened
     /// (invariant S6).
-    #[error("the store refuses changes since an earlier failure ({cause}): close it and open it again")]
+    #[error("the store refuses changes because of an earlier failure ({cause}): close it and reopen it")]
     Poisoned {
         /// The error message of the first failure.
         cause: String,

@@ -82,7 +82,7 @@ fn a_store_remembers_where_its_tiers_are() {
         assert_eq!(db.stats().tiers.len(), 3);
         is_whole(&db);
     }
-    assert!(refusal(&small().mode(OpenMode::New), &fast).contains("holds a store already"));
+    assert!(refusal(&small().mode(OpenMode::New), &fast).contains("already contains a store"));
     let further = small().mode(OpenMode::Existing);
     assert!(refusal(&further, &one).contains("give that directory first"));
 }

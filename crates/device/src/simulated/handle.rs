@@ -289,7 +289,7 @@ impl Device for SimFile {
         let index = match file.regions.iter().position(holds) {
             Some(index) => index,
             None if file.regions.iter().any(meets) => {
-                return Err(refuse("the range overlaps a mapping of another range in part"));
+                return Err(refuse("the range partly overlaps an existing mapping"));
             }
             None => {
                 let region = MappedRegion::new(&range, &file.current);

@@ -374,7 +374,7 @@ impl LaneSegment {
             file: self.segment.slot.file.name().to_owned(),
             offset: self.at,
             len: 0,
-            source: std::io::Error::other("a store into its mapping failed"),
+            source: std::io::Error::other("a memory write to the mapped file failed"),
         })
     }
 }

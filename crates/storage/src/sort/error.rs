@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// An I/O error of the device.
-    #[error("in a temporary file of a sort: {0}")]
+    #[error("the external sort failed in a temporary file: {0}")]
     Device(#[from] alluvium_device::Error),
     /// The data read from a run is not the data that was written.
     #[error(
