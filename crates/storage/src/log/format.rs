@@ -264,7 +264,7 @@ pub struct LogMark {
     pub turn: u64,
     /// The number of the current segment of each lane, or `None` if the lane has no segment.
     pub lanes: Vec<Option<u64>>,
-    /// The latest time at which readers of the log have read, in milliseconds since 1970.
+    /// The latest time at which the store was read, in milliseconds since 1970.
     pub time_ms: u64,
 }
 

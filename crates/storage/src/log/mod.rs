@@ -482,8 +482,8 @@ impl WriteAheadLog {
         self.shared.time_ms.load(Ordering::Acquire)
     }
 
-    /// Sets the time at which the log's readers have read, in milliseconds since 1970. The time
-    /// becomes durable with the next write of the mark.
+    /// Sets the latest time at which the store was read, in milliseconds since 1970. It becomes
+    /// durable with the next write of the mark.
     pub fn note_time(&self, now_ms: u64) {
         self.shared.time_ms.store(now_ms, Ordering::Release);
     }

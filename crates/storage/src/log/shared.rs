@@ -60,7 +60,7 @@ pub(super) struct LogInner {
     syncs: AtomicU64,
     /// Released segments that are kept for readers that follow the log.
     pub(super) history: SegmentHistory,
-    /// The latest time at which readers of the log have read, in milliseconds since 1970.
+    /// The latest time at which the store was read, in milliseconds since 1970.
     pub(super) time_ms: AtomicU64,
     /// The records that were missing when the log was opened.
     pub(super) lost_tail: Option<LostTail>,
@@ -107,7 +107,7 @@ pub(super) struct IncarnationStart {
     pub(super) released: u64,
     /// Number of the next segment to be written.
     pub(super) number: u64,
-    /// The latest time at which readers of the log have read, in milliseconds since 1970.
+    /// The latest time at which the store was read, in milliseconds since 1970.
     pub(super) time_ms: u64,
 }
 

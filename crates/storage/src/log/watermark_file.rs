@@ -186,7 +186,7 @@ impl LogInner {
         self.write_mark(0)
     }
 
-    /// Writes the mark, unless it already contains the latest time used by readers.
+    /// Writes the mark, unless it already contains the latest time at which the store was read.
     ///
     /// # Errors
     /// I/O errors.
