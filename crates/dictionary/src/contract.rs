@@ -302,15 +302,45 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
     /// The same errors as [`BulkIngest::push`].
     fn end_layer(&mut self) -> Result<()>;
 
-    /// Returns the number of ended layers.
+    /// Returns the number of ended layers that the ingest has now. It is also the number of commits
+    /// that [`BulkIngest::attach`] needs, if no layer is open.
     fn layers(&self) -> u64;
 
-    /// Keeps only the `layers` oldest layers and drops the newer ones.
-    fn keep(&mut self, layers: u64);
+    /// Returns a mark of the newest ended layer, to which [`BulkIngest::keep`] can return.
+    fn mark(&self) -> u64;
 
-    /// Adds the messages of `key` in all ended layers to `gather`, newest first. The messages of
-    /// layer `n`, counted from 0, have the sequence number `n + 1`. If a range delete of the ingest
-    /// covers the key, the result is known, because data older than the ingest cannot change it.
+    /// Declares to which marks the ingest may be rolled back from now on, besides the current one.
+    /// Layers on both sides of such a mark are not merged. The default has no effect, for ingests
+    /// that never merge layers.
+    fn protect(&mut self, marks: &[u64]) {
+        let _ = marks;
+    }
+
+    /// Removes all layers that were added after the mark was taken, and ends all merges.
+    fn keep(&mut self, mark: u64);
+
+    /// Returns whether [`BulkIngest::arrange_merges`] would start a merge or install a result.
+    fn is_merge_due(&self) -> bool {
+        false
+    }
+
+    /// Installs the results of completed merges, and starts the merge of layers that is due. A
+    /// merge keeps lookups fast, and changes no result.
+    ///
+    /// # Errors
+    /// A full disk; I/O errors. The layers are unchanged after an error.
+    fn arrange_merges(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns the running merge that should make progress next.
+    fn running_merge(&self) -> Option<Arc<dyn IngestMerge>> {
+        None
+    }
+
+    /// Adds the messages of `key` in all ended layers to `gather`, newest first. Messages of newer
+    /// layers have higher sequence numbers. If a range delete of the ingest covers the key, the
+    /// lookup is resolved, because older data below the ingest cannot change its result.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -345,6 +375,18 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
     /// # Errors
     /// The same errors as [`BulkIngest::prepare`], unless `prepare` was called before.
     fn attach(self: Box<Self>, first: SequenceNumber) -> Result<()>;
+}
+
+/// A running merge of layers of an ingest. Any thread may run a slice of it.
+pub trait IngestMerge: fmt::Debug + Send + Sync {
+    /// Runs one slice of the merge, which consumes about `records` records. If another thread is
+    /// running a slice, it waits for the end of that slice. When it returns
+    /// [`StepProgress::Done`], the result can be installed with [`BulkIngest::arrange_merges`].
+    ///
+    /// # Errors
+    /// A full disk; I/O errors; damage. The merge has then ended without a result. It is started
+    /// again after the next layer.
+    fn step(&self, records: usize) -> Result<StepProgress>;
 }
 
 /// An iterator over the keys that have messages in a [`BulkIngest`].

@@ -18,22 +18,22 @@
 //! only once a checkpoint contains the ingest (up to sequence number M). Otherwise a crash would
 //! leave a gap in the sequence of commits.
 
-use super::Engine;
 use super::commit::{ConditionVerdict, LOG_TURNS, is_log_full};
 use super::counters::EngineCounter;
 use super::guard::CommitGuard;
 use super::queue::SequenceAssignment;
+use super::{Engine, SliceOutcome};
 use crate::error::{Error, Result};
 use crate::options::kind::StructureKind;
 use crate::schema::catalog::CommitKeyspaces;
 use crate::schema::format::{self, TreeKey};
 use alluvium_base::{Message, SequenceNumber};
-use alluvium_dictionary::contract::BulkIngest;
+use alluvium_dictionary::contract::{BulkIngest, StepProgress};
 use alluvium_storage::extents::{AllocationClass, Extent};
 use alluvium_storage::log::{self, AppendPriority};
 use alluvium_storage::store::Store;
 use parking_lot::{Mutex, RwLock};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Maximum number of retries of a checkpoint that fails because the disk is full. The store waits
@@ -80,7 +80,16 @@ pub(crate) struct IngestRegistry {
 pub(crate) struct RunningIngest {
     runs: RwLock<Option<Box<dyn BulkIngest>>>,
     memory: AtomicU64,
+    /// Whether the layers must not change any more, because the ingest is being attached.
+    is_frozen: AtomicBool,
 }
+
+/// Number of layers above which the writer of an ingest helps to merge them. With fewer layers, the
+/// background merges them alone.
+const MOST_LAYERS: u64 = 48;
+
+/// Number of records in one slice of a merge of layers.
+const MERGE_SLICE: usize = 4096;
 
 /// Ingests that are to be attached to the store together, as one commit.
 pub(crate) struct IngestAttachment<'a> {
@@ -113,6 +122,23 @@ impl IngestRegistry {
         alive.map(|one| one.memory.load(Ordering::Relaxed)).sum()
     }
 
+    /// Runs one slice of the merges of layers in one of the running ingests.
+    pub(super) fn merge_slice(&self) -> Result<SliceOutcome> {
+        let mut running: Vec<Arc<RunningIngest>> = Vec::new();
+        running.extend(self.under_way.lock().iter().filter_map(Weak::upgrade));
+        for ingest in running {
+            match ingest.merge_slice() {
+                Ok(SliceOutcome::Nothing) => {}
+                Ok(SliceOutcome::Something) => return Ok(SliceOutcome::Something),
+                // Lookups become slower without the merge, but nothing is lost. It is started again
+                // after the next spill.
+                Err(error) if error.is_full() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(SliceOutcome::Nothing)
+    }
+
     /// Ends all running ingests and drops their runs.
     pub(crate) fn end(&self) {
         let _alone = self.attaching.write();
@@ -143,22 +169,81 @@ impl RunningIngest {
     ) -> Result<()> {
         let mut runs = self.runs.write();
         let ingest = runs.as_mut().ok_or(Error::IngestEnded)?;
-        let layers = ingest.layers();
+        let before = ingest.mark();
         let written = write(&mut **ingest);
         if written.is_err() {
-            ingest.keep(layers);
+            ingest.keep(before);
         }
         self.count_memory(runs.as_deref());
         Ok(written?)
     }
 
-    /// Removes all layers of the ingest except the `layers` oldest ones.
-    pub(crate) fn keep(&self, layers: u64) {
+    /// Removes all layers that were added after `mark` was taken.
+    pub(crate) fn keep(&self, mark: u64) {
         let mut runs = self.runs.write();
         if let Some(ingest) = runs.as_mut() {
-            ingest.keep(layers);
+            ingest.keep(mark);
         }
         self.count_memory(runs.as_deref());
+    }
+
+    /// Declares to which marks the ingest may be rolled back, besides its current one.
+    pub(crate) fn protect(&self, marks: &[u64]) {
+        if let Some(ingest) = self.runs.write().as_mut() {
+            ingest.protect(marks);
+        }
+    }
+
+    /// Runs one slice of the merges of layers. Returns whether a merge was running.
+    pub(crate) fn merge_slice(&self) -> alluvium_storage::Result<SliceOutcome> {
+        let is_due = self.runs.read().as_ref().is_some_and(|runs| runs.is_merge_due());
+        if is_due {
+            self.arrange_merges()?;
+        }
+        // The slice runs without the lock, so that the owner of the ingest can read and write.
+        let merge = self.runs.read().as_ref().and_then(|runs| runs.running_merge());
+        let Some(merge) = merge.filter(|_| !self.is_frozen.load(Ordering::Relaxed)) else {
+            return Ok(SliceOutcome::Nothing);
+        };
+        if merge.step(MERGE_SLICE)? == StepProgress::Done {
+            self.arrange_merges()?;
+        }
+        Ok(SliceOutcome::Something)
+    }
+
+    fn arrange_merges(&self) -> alluvium_storage::Result<()> {
+        let mut runs = self.runs.write();
+        let arranged = match runs.as_mut().filter(|_| !self.is_frozen.load(Ordering::Relaxed)) {
+            Some(ingest) => ingest.arrange_merges(),
+            None => Ok(()),
+        };
+        self.count_memory(runs.as_deref());
+        arranged
+    }
+
+    /// Merges layers on the calling thread while there are too many of them. It does nothing where
+    /// the disk is full.
+    pub(crate) fn merge_if_behind(&self) -> Result<()> {
+        while self.read(|runs| Ok(runs.layers()))? > MOST_LAYERS {
+            match self.merge_slice() {
+                Ok(SliceOutcome::Something) => {}
+                Ok(SliceOutcome::Nothing) => break,
+                Err(error) if error.is_full() => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the merges of layers, so that the number of layers does not change any more.
+    fn freeze(&self) {
+        let mut runs = self.runs.write();
+        if let Some(ingest) = runs.as_mut() {
+            // The result of a completed merge is installed. An error only means that no merge can
+            // be started, and none is wanted.
+            let _ = ingest.arrange_merges();
+        }
+        self.is_frozen.store(true, Ordering::Relaxed);
     }
 
     /// Calls `read` with the runs of the ingest. Fails if the ingest has ended.
@@ -197,6 +282,7 @@ impl Engine {
                 self.dictionaries.ingest(structure, AllocationClass::Normal)?,
             )),
             memory: AtomicU64::new(0),
+            is_frozen: AtomicBool::new(false),
         });
         let mut all = self.ingests.under_way.lock();
         all.retain(|one| one.strong_count() > 0);
@@ -226,6 +312,7 @@ impl Engine {
         // Each layer needs a sequence number, and each write in the log record needs one, too.
         let mut count = attachment.stretches.len() as u64;
         for ingest in attachment.ingests {
+            ingest.freeze();
             count = count.max(ingest.read(|runs| Ok(runs.layers() + 1))?);
         }
         let Some((place, held)) = self.place_attachment(attachment, count)? else {
@@ -350,7 +437,7 @@ impl Engine {
         // commits: the previous memtable may be empty but not yet removed from the queue.
         while !self.queue.is_oldest(&place.slot) {
             self.store.health()?;
-            if self.incorporate_slice(usize::MAX)? == super::SliceOutcome::Nothing {
+            if self.incorporate_slice(usize::MAX)? == SliceOutcome::Nothing {
                 // Another thread is flushing, or a commit is still being applied to its memtable.
                 std::thread::yield_now();
             }

@@ -133,7 +133,10 @@ impl Engine {
         let worked = match policy::next(&self.view()) {
             BackgroundTask::Checkpoint => self.try_checkpoint()?,
             BackgroundTask::Incorporate => self.incorporate_slice(SLICE)?,
-            BackgroundTask::Compact => self.compact_within_reach()?,
+            BackgroundTask::Compact => match self.merge_layers()? {
+                SliceOutcome::Something => SliceOutcome::Something,
+                SliceOutcome::Nothing => self.compact_within_reach()?,
+            },
         };
         if worked == SliceOutcome::Something || prepared == SliceOutcome::Something {
             return Ok(SliceOutcome::Something);
@@ -175,9 +178,10 @@ impl Engine {
             }
             WorkerDuty::Compact => {
                 self.store.health()?;
+                let merged = self.merge_layers()?;
                 let worked = self.compact_within_reach()?;
-                if worked == SliceOutcome::Something {
-                    return Ok(worked);
+                if SliceOutcome::Something == worked || SliceOutcome::Something == merged {
+                    return Ok(SliceOutcome::Something);
                 }
                 self.store.cache().maintain();
                 Ok(SliceOutcome::Nothing)
@@ -520,6 +524,15 @@ impl Engine {
     pub(crate) fn compact_slice(&self, records: usize) -> Result<SliceOutcome> {
         self.guarded("a compaction", || {
             self.compact_some(records, CompactionScope::All)
+        })
+    }
+
+    /// Runs one slice of the merges of spilled layers in open transactions.
+    pub(crate) fn merge_layers(&self) -> Result<SliceOutcome> {
+        self.guarded("a merge of spilled writes", || {
+            self.store.health()?;
+            let _slice = self.work.rest.read();
+            self.ingests.merge_slice()
         })
     }
 

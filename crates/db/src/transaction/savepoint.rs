@@ -74,6 +74,11 @@ impl SavepointStack {
         sets.map(WriteSet::memory).sum()
     }
 
+    /// Returns the states of the spilled writes to which a rollback may return.
+    pub(super) fn spilled_marks(&self) -> Vec<&SpilledMark> {
+        self.aside.iter().map(|era| &era.spilled).collect()
+    }
+
     /// Retains the state of `sets`, which have just been spilled, as of the newest savepoint.
     /// `spilled` is the state of the spilled writes before that spill. Does nothing if no savepoint
     /// belongs to the current era.
@@ -134,6 +139,7 @@ impl Transaction {
             let aside = savepoints.aside.pop().expect("its era has ended");
             self.writes = aside.writes;
             self.spilled.take_back(aside.spilled);
+            self.spilled.protect(&savepoints.spilled_marks());
         }
         savepoints.marks[index].undo(&mut self.writes);
         if is_planted(IsolationFault::SavepointForgetsReads) {
@@ -154,6 +160,7 @@ impl Transaction {
         savepoints.marks.truncate(index);
         let eras = savepoints.marks.last().map_or(0, |newest| newest.era + 1);
         savepoints.aside.truncate(eras);
+        self.spilled.protect(&savepoints.spilled_marks());
         if savepoints.marks.is_empty() {
             self.writes.values_mut().for_each(WriteSet::forget_marks);
         }

@@ -95,9 +95,13 @@ impl Transaction {
         }
         let before = self.spilled.mark()?;
         let engine = Arc::clone(&self.handle.engine);
-        self.spilled.pour(&engine, &open, &self.writes)?;
+        let kept = self.savepoints.spilled_marks();
+        self.spilled.pour(&engine, &open, &self.writes, &kept)?;
         self.track_deleted_ranges();
         self.savepoints.put_aside(&mut self.writes, before);
+        self.spilled.protect(&self.savepoints.spilled_marks());
+        engine.call_all();
+        self.spilled.merge_if_behind()?;
         self.writes.clear();
         self.count_writes();
         drop(entered);

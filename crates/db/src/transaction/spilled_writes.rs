@@ -127,14 +127,17 @@ impl SpilledWrites {
         self.runs.values().map(bytes).sum()
     }
 
-    /// Adds the writes in `sets` to the runs. After an error the runs are unchanged.
+    /// Adds the writes in `sets` to the runs. After an error the runs are unchanged. `kept` has the
+    /// marks of savepoints.
     pub(super) fn pour(
         &mut self,
         engine: &Engine,
         open: &OpenTransaction,
         sets: &BTreeMap<KeyspaceId, WriteSet>,
+        kept: &[&SpilledMark],
     ) -> Result<()> {
         let before = self.mark()?;
+        self.protect(&[kept, &[&before]].concat());
         let poured = self.pour_sets(engine, open, sets);
         if poured.is_err() {
             self.take_back(before);
@@ -181,12 +184,28 @@ impl SpilledWrites {
     pub(super) fn mark(&self) -> Result<SpilledMark> {
         let mut layers = BTreeMap::new();
         for (&structure, runs) in &self.runs {
-            layers.insert(structure, runs.read(|ingest| Ok(ingest.layers()))?);
+            layers.insert(structure, runs.read(|ingest| Ok(ingest.mark()))?);
         }
         Ok(SpilledMark {
             layers,
             stretches: self.stretches.clone(),
         })
+    }
+
+    /// Declares to which marks the spilled writes may be rolled back. The background may merge all
+    /// runs between two of them.
+    pub(super) fn protect(&self, marks: &[&SpilledMark]) {
+        for (structure, runs) in &self.runs {
+            let layers = marks
+                .iter()
+                .filter_map(|mark| mark.layers.get(structure).copied());
+            runs.protect(&layers.collect::<Vec<u64>>());
+        }
+    }
+
+    /// Merges runs on the calling thread if the background has not kept up with the spills.
+    pub(super) fn merge_if_behind(&self) -> Result<()> {
+        self.runs.values().try_for_each(|runs| runs.merge_if_behind())
     }
 
     /// Removes all writes that were spilled after a mark was created.

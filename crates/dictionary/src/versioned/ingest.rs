@@ -1,17 +1,20 @@
 //! An ingest that writes its layers before they are attached to a structure.
 
+use super::layer_merge::{LayerMerge, MergedLayers};
 use super::layers::{IngestLayers, LayerWriter};
-use crate::contract::{BulkIngest, Dictionary, IngestKeyScan};
+use crate::contract::{BulkIngest, Dictionary, IngestKeyScan, IngestMerge, StepProgress};
 use crate::key::LookupKey;
 use crate::lookup_state::LookupState;
 use crate::merge::MergeDirection;
 use crate::range::KeyRange;
 use alluvium_base::{Message, SequenceNumber};
 use alluvium_storage::Result;
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// A structure to which finished runs can be attached.
-pub trait LayerTarget: Dictionary {
-    type Writer: LayerWriter<Run: Send + Sync> + Send + Sync;
+pub trait LayerTarget: Dictionary + Clone + 'static {
+    type Writer: LayerWriter + Send + Sync;
 
     /// Returns `result`. If it is the error of a failed write, also reports it to the store.
     ///
@@ -65,6 +68,77 @@ pub struct LayerIngest<T: LayerTarget> {
     layers: IngestLayers<T::Writer>,
     /// Sequence number of the ingest's last commit, or `None` until all data has been written.
     last: Option<SequenceNumber>,
+    /// The running merges, in the order in which they were started. Each has a lower level than the
+    /// ones before it.
+    merges: Vec<Arc<MergeTask<T>>>,
+    /// Whether a merge has failed since the last layer was added. The next one then waits.
+    has_failed: bool,
+}
+
+type RunOf<T> = <<T as LayerTarget>::Writer as LayerWriter>::Run;
+type MergeOf<T> = <<T as LayerTarget>::Writer as LayerWriter>::Merge;
+
+/// A running merge of layers.
+struct MergeTask<T: LayerTarget> {
+    into: T,
+    numbers: (u64, u64),
+    level: u32,
+    state: Mutex<MergeTaskState<T>>,
+}
+
+enum MergeTaskState<T: LayerTarget> {
+    Running(MergeOf<T>),
+    Done(MergedLayers<RunOf<T>>),
+    /// The merge has failed, or its result was installed.
+    Ended,
+}
+
+impl<T: LayerTarget> std::fmt::Debug for MergeTask<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MergeTask")
+            .field("numbers", &self.numbers)
+            .field("level", &self.level)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: LayerTarget> IngestMerge for MergeTask<T>
+where
+    MergeOf<T>: Send,
+{
+    fn step(&self, records: usize) -> Result<StepProgress> {
+        let mut state = self.state.lock();
+        let MergeTaskState::Running(merge) = &mut *state else {
+            return Ok(StepProgress::Done);
+        };
+        let stepped = merge.step(records);
+        match &stepped {
+            Ok(StepProgress::More) => {}
+            Ok(StepProgress::Done) => {
+                let merged = merge.take_result();
+                *state = MergeTaskState::Done(merged);
+            }
+            Err(_) => *state = MergeTaskState::Ended,
+        }
+        drop(state);
+        self.into.poison_on_error(stepped)
+    }
+}
+
+impl<T: LayerTarget> MergeTask<T> {
+    /// Returns whether the merge has ended, with or without a result.
+    fn is_over(&self) -> bool {
+        let state = self.state.try_lock();
+        state.is_some_and(|state| !matches!(*state, MergeTaskState::Running(_)))
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        // The state is locked while a slice runs, and the memory of a merge hardly changes.
+        match self.state.try_lock().as_deref() {
+            Some(MergeTaskState::Running(merge)) => merge.memory_bytes(),
+            _ => 0,
+        }
+    }
 }
 
 impl<T: LayerTarget> LayerIngest<T> {
@@ -74,6 +148,30 @@ impl<T: LayerTarget> LayerIngest<T> {
             into,
             layers: IngestLayers::new(writer),
             last: None,
+            merges: Vec::new(),
+            has_failed: false,
+        }
+    }
+
+    /// Returns the numbers of the layers that are being merged.
+    fn merging(&self) -> Vec<(u64, u64)> {
+        self.merges.iter().map(|merge| merge.numbers).collect()
+    }
+
+    /// Installs the results of completed merges, and forgets the merges that have failed.
+    fn install_merged(&mut self) {
+        let (over, running) = self.merges.drain(..).partition(|merge| merge.is_over());
+        self.merges = running;
+        let over: Vec<Arc<MergeTask<T>>> = over;
+        for merge in over {
+            let state = std::mem::replace(&mut *merge.state.lock(), MergeTaskState::Ended);
+            match state {
+                MergeTaskState::Done(MergedLayers { messages, operands }) => {
+                    self.layers
+                        .replace(merge.numbers, merge.level, messages, operands);
+                }
+                MergeTaskState::Running(_) | MergeTaskState::Ended => self.has_failed = true,
+            }
         }
     }
 
@@ -85,6 +183,7 @@ impl<T: LayerTarget> LayerIngest<T> {
     /// # Panics
     /// If `first` does not follow the structure's cut.
     pub fn attach(mut self, first: SequenceNumber) -> Result<()> {
+        self.merges.clear();
         assert_eq!(
             self.into.cut() + 1,
             first,
@@ -119,6 +218,7 @@ impl<T: LayerTarget> BulkIngest for LayerIngest<T> {
     }
 
     fn end_layer(&mut self) -> Result<()> {
+        self.has_failed = false;
         let ended = self.layers.end_layer();
         self.into.poison_on_error(ended)
     }
@@ -127,8 +227,56 @@ impl<T: LayerTarget> BulkIngest for LayerIngest<T> {
         self.layers.count()
     }
 
-    fn keep(&mut self, layers: u64) {
-        self.layers.keep(layers);
+    fn mark(&self) -> u64 {
+        self.layers.mark()
+    }
+
+    fn protect(&mut self, marks: &[u64]) {
+        self.layers.protect(marks);
+    }
+
+    fn keep(&mut self, mark: u64) {
+        self.merges.retain(|merge| merge.numbers.1 <= mark);
+        self.layers.keep(mark);
+    }
+
+    fn is_merge_due(&self) -> bool {
+        if self.merges.iter().any(|merge| merge.is_over()) {
+            return true;
+        }
+        let lowest = self.merges.last().map_or(u32::MAX, |merge| merge.level);
+        let due = self.layers.due_level(&self.merging());
+        !self.has_failed && due.is_some_and(|level| level < lowest)
+    }
+
+    fn arrange_merges(&mut self) -> Result<()> {
+        self.install_merged();
+        let lowest = self.merges.last().map_or(u32::MAX, |merge| merge.level);
+        let due = self
+            .layers
+            .due_level(&self.merging())
+            .filter(|level| *level < lowest);
+        if self.has_failed || due.is_none() {
+            return Ok(());
+        }
+        let Some(group) = self.layers.due_group(&self.merging()) else {
+            return Ok(());
+        };
+        let (numbers, level) = (group.numbers, group.level);
+        let begun = self.layers.writer().begin_merge(group);
+        let merge = self.into.poison_on_error(begun)?;
+        self.merges.push(Arc::new(MergeTask {
+            into: self.into.clone(),
+            numbers,
+            level,
+            state: Mutex::new(MergeTaskState::Running(merge)),
+        }));
+        Ok(())
+    }
+
+    fn running_merge(&self) -> Option<Arc<dyn IngestMerge>> {
+        let running = self.merges.iter().rev().find(|merge| !merge.is_over())?;
+        Some(Arc::clone(running) as Arc<dyn IngestMerge>)
     }
 
     fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
@@ -148,7 +296,8 @@ impl<T: LayerTarget> BulkIngest for LayerIngest<T> {
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.layers.memory_bytes() + self.into.writing_bytes(&self.layers)
+        let merges: u64 = self.merges.iter().map(|merge| merge.memory_bytes()).sum();
+        merges + self.layers.memory_bytes() + self.into.writing_bytes(&self.layers)
     }
 
     fn prepare(&mut self, first: SequenceNumber) -> Result<()> {

@@ -14,11 +14,13 @@
 //!   previous version.
 
 mod ingest;
+mod layer_merge;
 mod layers;
 mod reader;
 mod root;
 
 pub use ingest::{LayerIngest, LayerTarget};
+pub use layer_merge::{LayerGroup, LayerMerge, MergedLayers};
 pub use layers::{IngestLayers, LayerWriter};
 pub use reader::{VersionReader, VersionSearch};
 pub use root::{RootWriter, read_root};

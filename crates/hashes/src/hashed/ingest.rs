@@ -1,7 +1,6 @@
 //! Bulk ingest, which turns the runs of all layers into the newest hash stores in one atomic step.
 
-use super::layers::{HashIngestLayers, HashLayerWriter, LayerKeyScan, seen};
-use super::rules::RulesCache;
+use super::layers::{self, HashIngestLayers, HashLayerWriter, LayerKeyScan, seen};
 use super::state::{HashStore, HashedVersion};
 use super::structure::HashedStructure;
 use alluvium_base::SequenceNumber;
@@ -22,8 +21,7 @@ impl HashedStructure {
     pub(super) fn begin_ingest(&self, class: AllocationClass) -> Result<HashIngest> {
         let home = &self.shared.home;
         home.store.health()?;
-        let rules = RulesCache::new(&home.schema);
-        let writer = HashLayerWriter::new(&home.store, self.young_options(class, 0), rules);
+        let writer = HashLayerWriter::new(&home.store, self.young_options(class, 0), &home.schema);
         Ok(LayerIngest::new(self.clone(), writer))
     }
 }
@@ -41,7 +39,7 @@ impl LayerTarget for HashedStructure {
         key: LookupKey<'_>,
         gather: &mut LookupState<'_>,
     ) -> Result<()> {
-        seen(layers).gather(key, gather)
+        layers::gather(layers, key, gather)
     }
 
     fn walk(
@@ -73,8 +71,8 @@ impl LayerTarget for HashedStructure {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         let (mut young, mut age) = (version.young.clone(), version.next_age);
-        // Nothing can fail from here on, so either all layers are installed or none.
-        for (layer, written) in layers.hand_over() {
+        // From here on, no operation can fail, so all layers are installed or none.
+        for (layer, written) in layers.into_runs() {
             let run = written.install().based(first + layer);
             young.insert(0, Arc::new(HashStore { age, run }));
             age += 1;

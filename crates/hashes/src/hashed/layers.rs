@@ -3,6 +3,7 @@
 //! Messages arrive in key order and are buffered. A full buffer is sorted by hash and written as a
 //! run. The runs of a layer have no keys in common.
 
+use super::layer_merge::HashLayerMerge;
 use super::rules::RulesCache;
 use super::run::{
     HashRun, HashRunBuilder, RunLookupKey, RunMessage as Kept, RunOptions, WrittenHashRun, find, read_keys,
@@ -17,8 +18,9 @@ use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::placement::{self, PlacementRequest};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
+use alluvium_dictionary::rules::KeyspaceSchema;
 use alluvium_dictionary::value_log::fetch_value;
-use alluvium_dictionary::versioned::{IngestLayers, LayerWriter};
+use alluvium_dictionary::versioned::{IngestLayers, LayerGroup, LayerWriter};
 use alluvium_storage::Result;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
@@ -43,17 +45,23 @@ pub(super) type HashIngestLayers = IngestLayers<HashLayerWriter>;
 pub struct HashLayerWriter {
     store: Arc<Store>,
     options: RunOptions,
+    schema: Arc<dyn KeyspaceSchema>,
     rules: RulesCache,
     waiting: Vec<BufferedMessage>,
     waiting_bytes: usize,
 }
 
 impl HashLayerWriter {
-    pub(super) fn new(store: &Arc<Store>, options: RunOptions, rules: RulesCache) -> HashLayerWriter {
+    pub(super) fn new(
+        store: &Arc<Store>,
+        options: RunOptions,
+        schema: &Arc<dyn KeyspaceSchema>,
+    ) -> HashLayerWriter {
         HashLayerWriter {
             store: Arc::clone(store),
             options,
-            rules,
+            schema: Arc::clone(schema),
+            rules: RulesCache::new(schema),
             waiting: Vec::new(),
             waiting_bytes: 0,
         }
@@ -76,6 +84,7 @@ impl HashLayerWriter {
 
 impl LayerWriter for HashLayerWriter {
     type Run = WrittenHashRun;
+    type Merge = HashLayerMerge;
 
     fn push(&mut self, key: &[u8], message: Message<'_>, written: &mut Vec<WrittenHashRun>) -> Result<()> {
         self.waiting.push(BufferedMessage {
@@ -127,8 +136,13 @@ impl LayerWriter for HashLayerWriter {
         builder.finish()
     }
 
-    fn abandon(&self, run: WrittenHashRun) {
-        drop(run);
+    fn begin_merge(&self, group: LayerGroup<WrittenHashRun>) -> Result<HashLayerMerge> {
+        Ok(HashLayerMerge::new(
+            &self.store,
+            &self.schema,
+            self.options,
+            group,
+        ))
     }
 
     fn memory_bytes(run: &WrittenHashRun) -> u64 {
@@ -139,61 +153,95 @@ impl LayerWriter for HashLayerWriter {
 /// Returns a read view of the finished layers. Each run's sequence number base is the number of its
 /// layer.
 pub(super) fn seen(layers: &HashIngestLayers) -> LayerView {
-    let newest_first = layers.layers().rev();
-    let runs = newest_first.flat_map(|(number, written)| {
-        let runs = written.iter().rev();
-        runs.map(move |written| written.run().clone().based(number))
-    });
+    let held = layers.layers().flat_map(|(_, written)| written.iter().cloned());
     LayerView {
         store: Arc::clone(&layers.writer().store),
-        runs: runs.collect(),
+        runs: newest_first(layers).collect(),
+        _held: held.collect(),
         deletes: Arc::clone(layers.deletes()),
     }
 }
 
-/// A read view of an ingest's layers. The runs are ordered newest first.
+fn newest_first(layers: &HashIngestLayers) -> impl Iterator<Item = HashRun> {
+    layers.layers().rev().flat_map(|(number, written)| {
+        let runs = written.iter().rev();
+        runs.map(move |written| written.run().clone().based(number))
+    })
+}
+
+/// Passes the messages about a key in the layers that have ended to `gather`, newest first.
+pub(super) fn gather(
+    layers: &HashIngestLayers,
+    key: LookupKey<'_>,
+    gather: &mut LookupState<'_>,
+) -> Result<()> {
+    gather_in(
+        &layers.writer().store,
+        newest_first(layers),
+        layers.deletes(),
+        key,
+        gather,
+    )
+}
+
+/// Passes the messages about a key in `runs` to `gather`. The runs must be ordered newest first, and
+/// `deletes` has the range deletes of their layers.
+fn gather_in(
+    store: &Store,
+    runs: impl Iterator<Item = HashRun>,
+    deletes: &RangeTombstoneIndex,
+    key: LookupKey<'_>,
+    gather: &mut LookupState<'_>,
+) -> Result<()> {
+    let guard = store.epochs().pin();
+    let fetch = BlockingFetch {
+        cache: store.cache(),
+        guard: &guard,
+        purpose: Purpose::Lookup,
+    };
+    let mut runs = runs.peekable();
+    let wanted = RunLookupKey {
+        bytes: key.bytes(),
+        hash: match runs.peek().map(HashRun::seed) {
+            None | Some(SEED) => key.hash(),
+            Some(seed) => alluvium_filters::hash(seed, key.bytes()),
+        },
+    };
+    let deleted = deletes.covering(key.bytes(), gather.known.at());
+    gather.range_deleted(deleted);
+    for run in runs {
+        if gather.is_decided() || deleted > Some(run.base()) {
+            break;
+        }
+        if !run.may_hold(wanted.hash)? {
+            continue;
+        }
+        let LookupState { operator, known } = gather;
+        unwrap_ready(find(&run, wanted, &fetch, &mut |record| {
+            let flow = ready!(known.record(&record, *operator, |pointer, room| {
+                fetch_value(&fetch, pointer, room)
+            }))?;
+            Poll::Ready(Ok(flow))
+        }))?;
+    }
+    gather.end_at(deleted);
+    Ok(())
+}
+
+/// A read view of the layers of an ingest. The runs are ordered newest first.
 #[derive(Debug)]
 pub(super) struct LayerView {
     store: Arc<Store>,
     runs: Vec<HashRun>,
+    /// The runs of the layers, whose space must not be freed while they are read.
+    _held: Vec<Arc<WrittenHashRun>>,
     deletes: Arc<RangeTombstoneIndex>,
 }
 
 impl LayerView {
-    /// Passes the messages of a key to `gather`, newest first.
-    pub(super) fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
-        let guard = self.store.epochs().pin();
-        let fetch = BlockingFetch {
-            cache: self.store.cache(),
-            guard: &guard,
-            purpose: Purpose::Lookup,
-        };
-        let wanted = RunLookupKey {
-            bytes: key.bytes(),
-            hash: match self.runs.first().map(HashRun::seed) {
-                None | Some(SEED) => key.hash(),
-                Some(seed) => alluvium_filters::hash(seed, key.bytes()),
-            },
-        };
-        let deleted = self.deletes.covering(key.bytes(), gather.known.at());
-        gather.range_deleted(deleted);
-        for run in &self.runs {
-            if gather.is_decided() || deleted > Some(run.base()) {
-                break;
-            }
-            if !run.may_hold(wanted.hash)? {
-                continue;
-            }
-            let LookupState { operator, known } = gather;
-            unwrap_ready(find(run, wanted, &fetch, &mut |record| {
-                let flow = ready!(known.record(&record, *operator, |pointer, room| {
-                    fetch_value(&fetch, pointer, room)
-                }))?;
-                Poll::Ready(Ok(flow))
-            }))?;
-        }
-        gather.end_at(deleted);
-        Ok(())
+    /// Passes the messages about a key to `gather`, newest first.
+    fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
+        gather_in(&self.store, self.runs.iter().cloned(), &self.deletes, key, gather)
     }
 
     /// Returns all keys in `range` that have messages in the layers, in ascending order.

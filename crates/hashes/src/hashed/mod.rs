@@ -73,6 +73,7 @@ pub mod format;
 mod incorporate;
 pub mod index;
 mod ingest;
+mod layer_merge;
 mod layers;
 pub mod leaf;
 pub mod lists;

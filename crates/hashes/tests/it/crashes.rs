@@ -9,6 +9,7 @@
 //! ```
 
 use alluvium_base::SequenceNumber;
+use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::contract::{BulkIngest, Dictionary as _, DictionaryScan};
 use alluvium_dictionary::key::{LookupKey, SEED};
 use alluvium_dictionary::memtables::MemtableOwner;
@@ -21,7 +22,10 @@ use alluvium_sim::harness::CrashTests;
 use alluvium_sim::saboteur::PlantedBug;
 use alluvium_storage::Result;
 use alluvium_storage::extents::AllocationClass;
-use alluvium_stories::{CallerFlaw, StoreLayout, StructureStory, StructureSubject, crashes, faults};
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_stories::{
+    CallerFlaw, StoreLayout, StructureStory, StructureSubject, crashes, faults, layer_history,
+};
 use std::sync::Arc;
 
 /// A hashed structure in one of its forms.
@@ -285,4 +289,15 @@ fn what_a_device_forgets_of_a_hashed_structure_is_found() {
     ];
     let [latest, ..] = stories();
     campaign().find_bugs(&latest, &bugs);
+}
+
+/// A store in memory, for the history of an ingest.
+fn store() -> Store {
+    Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
+}
+
+#[test]
+fn layers_of_an_ingest_are_merged_like_the_model() {
+    let merges = (40..52).map(|seed| layer_history(&HashedSubject(HashedForm::Silt), store(), seed, 100));
+    assert!(merges.sum::<u64>() > 12 * 3);
 }

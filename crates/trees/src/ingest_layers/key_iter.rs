@@ -1,8 +1,8 @@
 //! Iterates over the keys of the layers of an ingest.
 
-use super::IngestRunLayers;
 use super::lookup::hand_over;
-use crate::run::{CursorAccess, IndexedRun, RunRecordCursor};
+use super::{IngestRunLayers, LayerRun};
+use crate::run::{CursorAccess, RunRecordCursor};
 use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::contract;
@@ -16,15 +16,14 @@ use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// An iterator over the keys in a range that have messages in the layers of an ingest. The layers
-/// must not be freed while the iterator is used.
+/// An iterator over the keys in a range that have messages in the layers of an ingest.
 pub(crate) struct LayerWalk {
     store: Arc<Store>,
     range: KeyRange,
     direction: MergeDirection,
     /// The runs of each layer with the layer's sequence number, from the newest to the oldest
     /// layer.
-    layers: Vec<(SequenceNumber, Vec<IndexedRun>)>,
+    layers: Vec<(SequenceNumber, Vec<Arc<LayerRun>>)>,
     deletes: Arc<RangeTombstoneIndex>,
     /// The merge of all layers at the current position; `None` before the first key and after an
     /// error.
@@ -56,11 +55,8 @@ impl fmt::Debug for LayerWalk {
 pub(crate) fn walk(layers: &IngestRunLayers, range: &KeyRange, direction: MergeDirection) -> LayerWalk {
     let mut all = Vec::new();
     for (sequence, pieces) in layers.layers().rev() {
-        let runs = pieces.iter().map(|piece| &piece.built.run);
-        let mut runs: Vec<IndexedRun> = runs
-            .filter(|run| range.overlaps(run.low(), run.high()))
-            .cloned()
-            .collect();
+        let is_met = |piece: &&Arc<LayerRun>| range.overlaps(piece.run.low(), piece.run.high());
+        let mut runs: Vec<Arc<LayerRun>> = pieces.iter().filter(is_met).cloned().collect();
         if direction == MergeDirection::Backward {
             runs.reverse();
         }
@@ -126,9 +122,11 @@ impl LayerWalk {
         let left = self.left();
         let mut sources = Vec::with_capacity(self.layers.len());
         for (sequence, runs) in &self.layers {
-            let cursors = runs
-                .iter()
-                .map(|run| run.cursor(&self.store, left.clone(), self.direction, CursorAccess::Cached));
+            let cursors = runs.iter().map(|piece| {
+                piece
+                    .run
+                    .cursor(&self.store, left.clone(), self.direction, CursorAccess::Cached)
+            });
             let cursors: Vec<RunRecordCursor> = cursors.collect();
             let mut cursor = LayerCursor {
                 sequence: *sequence,

@@ -10,10 +10,11 @@ use alluvium_dictionary::record::StoredRecord;
 use alluvium_dictionary::value_log::fetch_value;
 use alluvium_storage::store::Store;
 use alluvium_storage::{EpochGuard, Result};
+use std::sync::Arc;
 use std::task::Poll;
 
 /// Passes the messages that the completed layers have for a key to `gather`, from newest to oldest.
-/// The messages of layer `n` get the sequence number `n + 1`.
+/// A message gets the number of its layer as its sequence number.
 ///
 /// # Errors
 /// I/O errors; an error if a run is damaged.
@@ -55,10 +56,12 @@ pub(super) fn hand_over(
 /// Returns the runs of a layer whose key bounds include a key. At most one of them contains the key
 /// (Y2). There can be several only if long keys have a long common prefix, because then the bounds
 /// of runs are rounded.
-fn pieces_at<'l>(pieces: &'l [LayerRun], key: &'l [u8]) -> impl Iterator<Item = &'l LayerRun> {
-    let behind = pieces.partition_point(|piece| piece.built.run.low() <= key);
+fn pieces_at<'l>(pieces: &'l [Arc<LayerRun>], key: &'l [u8]) -> impl Iterator<Item = &'l LayerRun> {
+    let behind = pieces.partition_point(|piece| piece.run.low() <= key);
     let before = pieces[..behind].iter().rev();
-    before.take_while(move |piece| key <= piece.built.run.high())
+    before
+        .take_while(move |piece| key <= piece.run.high())
+        .map(|piece| &**piece)
 }
 
 impl LayerRun {
@@ -71,7 +74,7 @@ impl LayerRun {
         gather: &mut LookupState<'_>,
     ) -> Result<()> {
         let cache = store.cache();
-        let hits = self.maplet.maplet.lookup(key.hash(), cache, guard)?;
+        let hits = self.maplet.lookup(key.hash(), cache, guard)?;
         if hits.as_slice().is_empty() {
             return Ok(());
         }
@@ -80,7 +83,7 @@ impl LayerRun {
             guard,
             purpose: Purpose::Lookup,
         };
-        let run = &self.built.run;
+        let run = &self.run;
         run.find(
             key.bytes(),
             MAX_SEQUENCE,

@@ -7,22 +7,26 @@
 //! commits.
 
 mod key_iter;
+mod layer_merge;
+mod layer_run;
 mod lookup;
 
 pub(crate) use key_iter::walk;
+pub(crate) use layer_run::{LayerRun, install_runs};
 pub(crate) use lookup::gather;
 
-use crate::maplet::{self, Maplet, MapletSpec};
+use crate::maplet::{Maplet, MapletSpec};
 use crate::merge::memory::merge_bytes;
-use crate::run::{BuiltRun, RunBuilder, RunOptions};
+use crate::run::{RunBuilder, RunOptions};
 use alluvium_base::Message;
 use alluvium_dictionary::placement::{self, PlacementRequest};
 use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
 use alluvium_dictionary::record::StoredRecord;
 use alluvium_dictionary::rules::{KeyspaceCursor, KeyspaceSchema};
-use alluvium_dictionary::versioned::{IngestLayers, LayerWriter};
+use alluvium_dictionary::versioned::{IngestLayers, LayerGroup, LayerWriter};
 use alluvium_storage::Result;
 use alluvium_storage::store::Store;
+use layer_merge::LayerRunMerge;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -61,30 +65,29 @@ impl LayerOptions {
         }
     }
 
-    /// Completes a run and builds its maplet. Returns `None` if the run has neither records nor
+    /// Completes a run and builds its maplet. `start` is the run's [`LayerRun::start`]. Returns `None` if the run has neither records nor
     /// range deletes.
-    fn finish(&self, builder: RunBuilder) -> Result<Option<LayerRun>> {
+    fn finish(&self, builder: RunBuilder, start: Vec<u8>) -> Result<Option<LayerRun>> {
         let Some(mut built) = builder.finish()? else {
             return Ok(None);
         };
         let hashes = std::mem::take(&mut built.hashes);
-        let tier = self.tier(0, self.maplet.tier);
-        let spec = MapletSpec { tier, ..self.maplet };
-        match Maplet::build(&self.store, &spec, hashes, 0) {
-            Ok(maplet) => Ok(Some(LayerRun { built, maplet })),
+        match Maplet::build(&self.store, &self.maplet_spec(), hashes, 0) {
+            Ok(maplet) => Ok(Some(LayerRun::new(&self.store, built, maplet, &[], start))),
             Err(error) => {
                 built.abandon(&self.store);
                 Err(error)
             }
         }
     }
-}
 
-/// A run of a layer with its maplet.
-#[derive(Debug)]
-pub struct LayerRun {
-    pub(crate) built: BuiltRun,
-    pub(crate) maplet: maplet::WrittenMaplet,
+    /// Returns the options of a maplet that is written now.
+    fn maplet_spec(&self) -> MapletSpec {
+        MapletSpec {
+            tier: self.tier(0, self.maplet.tier),
+            ..self.maplet
+        }
+    }
 }
 
 /// The layers of an ingest, stored as runs.
@@ -100,6 +103,8 @@ pub struct LayerRunWriter {
     /// that is being written.
     filled: u64,
     building: u64,
+    /// A lower bound of the keys in that run, which is empty for the first run of a layer.
+    start: Vec<u8>,
 }
 
 impl LayerRunWriter {
@@ -110,6 +115,7 @@ impl LayerRunWriter {
             builder: None,
             filled: 0,
             building: 0,
+            start: Vec::new(),
         }
     }
 }
@@ -125,11 +131,13 @@ pub(crate) fn writing_bytes(layers: &IngestRunLayers) -> u64 {
 
 impl LayerWriter for LayerRunWriter {
     type Run = LayerRun;
+    type Merge = LayerRunMerge;
 
     fn push(&mut self, key: &[u8], message: Message<'_>, written: &mut Vec<LayerRun>) -> Result<()> {
         let len = (key.len() + message.operand.len()) as u64;
         if self.filled > 0 && self.filled + len > self.how.run_bytes {
             self.end_run(written)?;
+            self.start = key.to_vec();
         }
         let builder = match &mut self.builder {
             Some(builder) => builder,
@@ -161,31 +169,30 @@ impl LayerWriter for LayerRunWriter {
             "a run is begun with its first record"
         );
         (self.filled, self.building) = (0, 0);
+        let start = std::mem::take(&mut self.start);
         if let Some(builder) = self.builder.take() {
-            written.extend(self.how.finish(builder)?);
+            written.extend(self.how.finish(builder, start)?);
         }
         Ok(())
     }
 
     fn give_up_run(&mut self) {
         self.builder = None;
+        self.start.clear();
         (self.filled, self.building) = (0, 0);
     }
 
     fn write_deleted_ranges(&mut self, deletes: RangeTombstoneIndex) -> Result<Option<LayerRun>> {
         let mut builder = self.how.begin()?;
         builder.delete_ranges(Arc::new(deletes));
-        self.how.finish(builder)
+        self.how.finish(builder, Vec::new())
     }
 
-    fn abandon(&self, run: LayerRun) {
-        // The cache may still contain nodes of the run. They cannot be confused with nodes that are
-        // written to the same location later, because the checksums differ.
-        run.built.abandon(&self.how.store);
-        run.maplet.abandon(&self.how.store);
+    fn begin_merge(&self, group: LayerGroup<LayerRun>) -> Result<LayerRunMerge> {
+        Ok(LayerRunMerge::new(&self.how, group))
     }
 
     fn memory_bytes(run: &LayerRun) -> u64 {
-        run.built.run.memory_bytes() as u64 + run.maplet.maplet.memory_bytes()
+        run.memory_bytes()
     }
 }

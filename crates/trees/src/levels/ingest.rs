@@ -3,8 +3,8 @@
 
 use super::LevelsDictionary;
 use super::policy;
-use super::state::{LevelMember, install_extents};
-use crate::ingest_layers::{self, IngestRunLayers, LayerOptions, LayerRunWriter};
+use super::state::{LevelMember, groups};
+use crate::ingest_layers::{self, IngestRunLayers, LayerOptions, LayerRunWriter, install_runs};
 use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::contract::IngestKeyScan;
 use alluvium_dictionary::key::LookupKey;
@@ -77,17 +77,27 @@ impl LayerTarget for LevelsDictionary {
         let version = self.version();
         let (mut runs, mut age) = (version.levels.clone(), version.next_age);
         // No step from here on can fail.
-        for (layer, piece) in layers.hand_over() {
-            install_extents(&shared.home.store, &piece.built, &piece.maplet);
-            let run = piece.built.run.based(first + layer);
-            let counts: Vec<usize> = runs.iter().map(Vec::len).collect();
-            let (unit, bytes) = (shared.options.unit_bytes, run.summary().bytes);
+        let pieces = layers.into_runs();
+        install_runs(pieces.iter().map(|(_, piece)| piece));
+        for layer in pieces.chunk_by(|(one, _), (next, _)| one == next) {
+            let counts: Vec<usize> = runs.iter().map(|level| groups(level).count()).collect();
+            let unit = shared.options.unit_bytes;
+            let bytes = layer.iter().map(|(_, piece)| piece.run.summary().bytes).sum();
             shared.ledger.note_written(bytes);
             let level = policy::landing(&shared.options.policy, unit, &counts, bytes);
             if runs.len() <= level {
                 runs.resize(level + 1, Vec::new());
             }
-            runs[level].push(Arc::new(LevelMember::whole((age, age), run, piece.maplet.maplet)));
+            for (place, (number, piece)) in layer.iter().enumerate() {
+                // The pieces of a layer are the parts of one run.
+                let high = layer.get(place + 1).map(|(_, next)| &*next.start);
+                let run = piece.run.clone().based(first + number);
+                let whole = LevelMember::whole((age, age), run, piece.maplet.clone());
+                runs[level].push(Arc::new(LevelMember {
+                    range: KeyRange::new(&piece.start, high),
+                    ..whole
+                }));
+            }
             age += 1;
         }
         self.publish(&mut kept, runs, last, age);

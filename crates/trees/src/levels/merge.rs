@@ -313,6 +313,7 @@ impl MergeStep {
             asks_filters: shared.home.horizon.asks_filters(),
             sparse: self.sparse(left),
             moves_values: stitching.moves_values,
+            layer_deletes: None,
         };
         let options = shared.options.run(Purpose::Compact, self.class(), tier);
         let store = &shared.home.store;
@@ -324,6 +325,7 @@ impl MergeStep {
             sparse: plan.sparse.clone(),
             tier,
             filters: shared.options.filters,
+            are_layers: false,
         };
         let open = |sources| StitchInput::open_all(store, sources, &rules, |_| true);
         RunMerger::over(store, sources.collect(), plan, &options, open)

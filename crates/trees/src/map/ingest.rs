@@ -141,10 +141,13 @@ impl contract::BulkIngest for MemoryIngest {
         self.layers.len() as u64
     }
 
-    fn keep(&mut self, layers: u64) {
+    fn mark(&self) -> u64 {
+        contract::BulkIngest::layers(self)
+    }
+
+    fn keep(&mut self, mark: u64) {
         self.newest = MemoryLayer::default();
-        self.layers
-            .truncate(usize::try_from(layers).unwrap_or(usize::MAX));
+        self.layers.truncate(usize::try_from(mark).unwrap_or(usize::MAX));
     }
 
     fn gather(&self, key: LookupKey<'_>, known: &mut LookupState<'_>) -> Result<()> {

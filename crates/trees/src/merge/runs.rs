@@ -43,6 +43,10 @@ pub(crate) struct RunMergePlan<'a> {
     pub(crate) sparse: Vec<Extent>,
     /// Whether the merge copies the separate value of every record that it copies.
     pub(crate) moves_values: bool,
+    /// Set if the inputs are layers of an ingest: the range deletes of these layers. The new run
+    /// contains none of them, all its records have the sequence number 0, and each key has one
+    /// record. See [`RunMerger::take_surplus`].
+    pub(crate) layer_deletes: Option<Arc<RangeTombstoneIndex>>,
 }
 
 /// An input of a merge, positioned at a record or before a leaf that has not been read.
@@ -119,6 +123,9 @@ pub(crate) struct RunMerger<S: RunMergeInput = RunRecordCursor> {
     key: Vec<u8>,
     messages: KeyMessages,
     taken: InputCounts,
+    /// Whether the inputs are layers of an ingest.
+    are_layers: bool,
+    surplus: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl<S: RunMergeInput> fmt::Debug for RunMerger<S> {
@@ -296,7 +303,7 @@ impl<S: RunMergeInput> RunMerger<S> {
             .map(|source| (source.run.range_deletes(), &source.range));
         let mut deletes = RangeTombstoneBuilder::merged(&deletes.collect::<Vec<_>>());
         deletes.fold(&[rule.horizon]);
-        let deletes = Arc::new(deletes.finish());
+        let mut deletes = Arc::new(deletes.finish());
         let mut builder = RunBuilder::new(store, options)?;
         // If there is no older data outside of the merge, a range delete that every reader can see
         // has nothing left to delete and is dropped (G4).
@@ -305,6 +312,14 @@ impl<S: RunMergeInput> RunMerger<S> {
             true => Arc::clone(&deletes),
             false => Arc::new(deletes.newer(rule.horizon)),
         });
+        let are_layers = plan.layer_deletes.is_some();
+        if let Some(of_layers) = plan.layer_deletes {
+            assert!(
+                deletes.is_empty(),
+                "the runs of layers have no range deletes yet (Y3)"
+            );
+            deletes = of_layers;
+        }
         for source in &sources {
             builder.inherit_from(&source.run, &source.range);
         }
@@ -324,6 +339,8 @@ impl<S: RunMergeInput> RunMerger<S> {
             key: Vec::new(),
             messages: KeyMessages::default(),
             taken: InputCounts::default(),
+            are_layers,
+            surplus: Vec::new(),
         })
     }
 
@@ -367,6 +384,23 @@ impl<S: RunMergeInput> RunMerger<S> {
             self.fold()?;
         }
         Ok(StepProgress::Done)
+    }
+
+    /// Returns the merge operands that could not be folded into the record of their key, and removes
+    /// them from the merge. There is at most one operand for each key, and keys are in ascending
+    /// order. Only a merge of layers has such operands.
+    pub(crate) fn take_surplus(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        std::mem::take(&mut self.surplus)
+    }
+
+    /// Returns a lower bound of the keys that have not been consumed, or `None` if there are none.
+    pub(crate) fn next_key(&self) -> Option<&[u8]> {
+        self.merged.key()
+    }
+
+    /// Returns the number of keys in the new run that do not belong to adopted leaves.
+    pub(crate) fn copied_keys(&self) -> usize {
+        self.builder.copied_keys()
     }
 
     /// Returns the amount of work done so far: the number of consumed records plus that of adopted
@@ -415,6 +449,27 @@ impl<S: RunMergeInput> RunMerger<S> {
         }
         let (key, builder, store, purpose) = (&self.key, &mut self.builder, &self.store, self.purpose);
         let (sparse, moves, copied) = (&self.sparse, self.moves_values, &mut self.copied);
+        if self.are_layers {
+            return fold_layers(
+                &mut self.messages,
+                store,
+                purpose,
+                &mut folder,
+                deleted,
+                |record, is_surplus| {
+                    match (record.value, is_surplus) {
+                        (RecordValue::Inline(operand), true) => {
+                            self.surplus.push((key.clone(), operand.to_vec()))
+                        }
+                        (RecordValue::Separate(_), true) => {
+                            unreachable!("operands are read before they are folded")
+                        }
+                        (_, false) => builder.push(key, record)?,
+                    }
+                    Ok(())
+                },
+            );
+        }
         self.messages
             .fold(store, purpose, &mut folder, deleted, |record| {
                 match record.value {
@@ -442,6 +497,50 @@ impl<S: RunMergeInput> RunMerger<S> {
         drop(merged);
         Ok((builder.finish()?, taken))
     }
+}
+
+/// Folds the messages of a key from layers of an ingest. No reader can tell the layers apart, so at
+/// most two messages remain: the record of the key, and above it an operand that cannot be folded
+/// into it. `emit` receives them with the sequence number 0, and whether the message is the operand.
+fn fold_layers(
+    messages: &mut KeyMessages,
+    store: &Store,
+    purpose: Purpose,
+    folder: &mut MessageFolder<'_>,
+    deleted: impl Fn(SequenceNumber) -> Option<SequenceNumber>,
+    mut emit: impl FnMut(StoredRecord<'_>, bool) -> Result<()>,
+) -> Result<()> {
+    // A message without merge operands is folded alone.
+    let mut operand: Option<Vec<u8>> = None;
+    let merges = messages.merges;
+    messages.fold(store, purpose, folder, deleted, |record| {
+        let record = StoredRecord {
+            sequence: 0,
+            ..record
+        };
+        match record.value {
+            RecordValue::Inline(bytes)
+                if merges && record.kind == MessageKind::Merge && operand.is_none() =>
+            {
+                operand = Some(bytes.to_vec());
+                Ok(())
+            }
+            _ => {
+                if let Some(operand) = operand.take() {
+                    emit(merge_record(&operand), true)?;
+                }
+                emit(record, false)
+            }
+        }
+    })?;
+    match operand {
+        Some(operand) => emit(merge_record(&operand), false),
+        None => Ok(()),
+    }
+}
+
+fn merge_record(operand: &[u8]) -> StoredRecord<'_> {
+    StoredRecord::from(Message::merge(0, operand))
 }
 
 /// Returns whether the merge copies a separate value instead of keeping the pointer to it. It

@@ -29,7 +29,7 @@ pub struct BuiltRun {
     /// Total size in bytes of the leaves that were adopted from other runs.
     pub(crate) adopted_bytes: u64,
     /// Pointers to the index nodes that were inserted into the cache.
-    cached: Vec<NodePointer>,
+    pub(crate) cached: Vec<NodePointer>,
 }
 
 impl BuiltRun {

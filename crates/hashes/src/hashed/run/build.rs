@@ -17,6 +17,7 @@ use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, PageSize, Result};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Options for writing a run.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +50,8 @@ impl RunOptions {
 #[derive(Debug)]
 pub struct WrittenHashRun {
     store: Arc<Store>,
-    run: Option<HashRun>,
+    run: HashRun,
+    is_installed: AtomicBool,
 }
 
 /// A message for a key, to be written to a run.
@@ -317,7 +319,8 @@ impl HashRunBuilder {
         };
         Ok(Some(WrittenHashRun {
             store: self.store,
-            run: Some(run),
+            run,
+            is_installed: AtomicBool::new(false),
         }))
     }
 }
@@ -334,29 +337,30 @@ fn unfit(error: &alluvium_filters::Error) -> Error {
 
 impl WrittenHashRun {
     /// Returns the run that was written.
-    ///
-    /// # Panics
-    /// If the run has already been installed.
     #[must_use]
     pub fn run(&self) -> &HashRun {
-        self.run.as_ref().expect("it was not installed")
+        &self.run
     }
 
     /// Marks the run's extents as used in the current generation and returns the run.
     ///
     /// # Panics
-    /// If the run has already been installed.
-    pub fn install(mut self) -> HashRun {
-        let run = self.run.take().expect("it was not installed");
-        let extents: Vec<(Extent, u64)> = run.extents().collect();
+    /// If the run was already installed.
+    pub fn install(&self) -> HashRun {
+        let was_installed = self.is_installed.swap(true, Ordering::Relaxed);
+        assert!(!was_installed, "a run is installed once");
+        let extents: Vec<(Extent, u64)> = self.run.extents().collect();
         self.store.extents().install(&extents);
-        run
+        self.run.clone()
     }
 }
 
 impl Drop for WrittenHashRun {
     fn drop(&mut self) {
-        let Some(run) = self.run.take() else { return };
+        if self.is_installed.load(Ordering::Relaxed) {
+            return;
+        }
+        let run = &self.run;
         for number in 0..run.leaves() {
             if let Ok(pointer) = run.leaf(number) {
                 self.store.cache().discard(&pointer);

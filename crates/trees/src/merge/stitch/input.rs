@@ -70,6 +70,8 @@ pub(crate) struct StitchRules {
     /// The storage tier of the new run. Leaves on other tiers are copied.
     pub(crate) tier: u8,
     pub(crate) filters: FilterSource,
+    /// Whether the inputs are layers of an ingest.
+    pub(crate) are_layers: bool,
 }
 
 /// Maximum number of leaves adopted in one step. The index entries of all these leaves are in
@@ -99,7 +101,7 @@ impl StitchInput {
         let mut inputs = Vec::with_capacity(sources.len());
         let mut whole = Vec::new();
         for RunSource { run, range } in sources {
-            let leaves = match may_stitch && run.is_adoptable() && may_adopt(&run) {
+            let leaves = match may_stitch && run.is_adoptable(rules.are_layers) && may_adopt(&run) {
                 true => Some(LeafDescriptorIter::new(
                     &run,
                     store,

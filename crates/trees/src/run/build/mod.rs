@@ -199,6 +199,11 @@ impl RunBuilder {
         })
     }
 
+    /// Returns the number of keys that were added individually.
+    pub(crate) fn copied_keys(&self) -> usize {
+        self.keys.hashes.len()
+    }
+
     pub(super) fn page_size(&self) -> PageSize {
         self.nodes.page_size()
     }

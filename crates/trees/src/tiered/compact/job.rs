@@ -165,6 +165,7 @@ impl CompactionJob {
             asks_filters: trunk.horizon.asks_filters(),
             sparse,
             moves_values: false,
+            layer_deletes: None,
         };
         let choice = AdoptionConditions {
             adoption,

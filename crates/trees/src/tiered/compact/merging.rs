@@ -47,7 +47,7 @@ impl AdoptionConditions<'_> {
     /// Returns the maximum length of a sequence of adoptable leaves that is copied rather than
     /// adopted. Returns `None` if all leaves are to be copied.
     fn threshold(&self, store: &Store, sources: &[RunSource]) -> Option<u32> {
-        let may_adopt = |source: &&RunSource| (self.is_whole)(&source.run) && source.run.is_adoptable();
+        let may_adopt = |source: &&RunSource| (self.is_whole)(&source.run) && source.run.is_adoptable(false);
         let has_deletes = |source: &RunSource| !source.run.range_deletes().is_empty();
         if self.adoption == AdoptionPolicy::Never || sources.iter().any(has_deletes) {
             return None;
@@ -91,6 +91,7 @@ impl CompactionMerge {
             schema: Arc::clone(plan.schema),
             asks_filters: plan.asks_filters,
             filters: FilterSource::Merged,
+            are_layers: false,
             older: plan.rule.older,
             sparse: plan.sparse.clone(),
             tier: options.tier,

@@ -3,7 +3,7 @@
 //! Records in the ingested runs have sequence number 0. The trunk assigns the actual sequence
 //! numbers in its references to the runs (T10).
 
-use crate::ingest_layers::{IngestRunLayers, LayerOptions, LayerRunWriter};
+use crate::ingest_layers::{IngestRunLayers, LayerOptions, LayerRunWriter, install_runs};
 use crate::tiered::trunk::{MapletGroup, NodeRank, Trunk, TrunkPart};
 use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_storage::Result;
@@ -38,8 +38,8 @@ pub(crate) fn attach_layers(
     let mut parts: Vec<TrunkPart> = Vec::new();
     for (sequence, (_, pieces)) in (first..).zip(layers.layers()) {
         for piece in pieces {
-            let run = piece.built.run.clone().based(sequence);
-            let maplet = piece.maplet.maplet.clone();
+            let run = piece.run.clone().based(sequence);
+            let maplet = piece.maplet.clone();
             parts.push(TrunkPart {
                 group: Arc::new(MapletGroup::new(trunk.next_group(), [Some(run)], maplet)),
                 clip: None,
@@ -64,15 +64,13 @@ pub(crate) fn attach_layers(
         }
         // No operation can fail from here on. The extents become part of the generation that is
         // being built.
-        for piece in layers.layers().flat_map(|(_, pieces)| pieces) {
-            trunk.install_extents(&piece.built.run, &piece.built.extents, &piece.maplet.extents);
-        }
+        install_runs(layers.layers().flat_map(|(_, pieces)| pieces));
         Ok(Some(root))
     })?;
-    let handed = layers.hand_over();
-    let bytes = handed
+    let runs = layers.into_runs();
+    let bytes = runs
         .iter()
-        .map(|(_, piece)| piece.built.run.summary().bytes + piece.maplet.maplet.bytes());
+        .map(|(_, piece)| piece.run.summary().bytes + piece.maplet.bytes());
     let tallies = &trunk.tallies;
     tallies
         .incorporated_bytes

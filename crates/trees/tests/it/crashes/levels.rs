@@ -2,6 +2,7 @@
 
 use crate::schema::schema_with;
 use alluvium_base::SequenceNumber;
+use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::contract::{BulkIngest, DictionaryScan};
 use alluvium_dictionary::memtables::MemtableOwner;
 use alluvium_dictionary::merge::MergeDirection;
@@ -11,9 +12,11 @@ use alluvium_dictionary::structure_context::StructureContext;
 use alluvium_sim::RunStep;
 use alluvium_sim::harness::CrashTests;
 use alluvium_sim::saboteur::PlantedBug;
+use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{NodeCodec, Result};
 use alluvium_stories::{
-    CallerFlaw, StoryAction, StructureStory, StructureSubject, crashes, faults, in_order, steps,
+    CallerFlaw, StoryAction, StructureStory, StructureSubject, crashes, faults, in_order, layer_history,
+    steps,
 };
 use alluvium_trees::levels::{LevelsDictionary, LevelsOptions, SameScan, StitchPolicy};
 use std::sync::Arc;
@@ -198,4 +201,22 @@ fn levels_survive_every_fault() {
     let [samt, .., moved] = stories();
     let command = "cargo test -p alluvium-trees --test it -- levels_survive_every_fault";
     faults(command, 151).survive([samt, moved]);
+}
+
+/// A store in memory, for the history of an ingest.
+fn store() -> Store {
+    Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
+}
+
+#[test]
+fn layers_of_an_ingest_are_merged_like_the_model() {
+    let merges = (20..32).map(|seed| {
+        let subject = Levelled {
+            policy: SAMT,
+            stitching: stitching(0),
+            value_threshold: APART.filter(|_| seed % 2 == 0),
+        };
+        layer_history(&subject, store(), seed, 100)
+    });
+    assert!(merges.sum::<u64>() > 12 * 3);
 }

@@ -3,6 +3,7 @@
 use crate::schema::schema;
 use alluvium_base::SequenceNumber;
 use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::contract::{BulkIngest, DictionaryScan};
 use alluvium_dictionary::memtables::MemtableOwner;
 use alluvium_dictionary::merge::MergeDirection;
@@ -14,9 +15,11 @@ use alluvium_sim::harness::CrashTests;
 use alluvium_sim::saboteur::PlantedBug;
 use alluvium_storage::extents::UNIT;
 use alluvium_storage::log::SegmentAccess;
+use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{NodeCodec, Result};
 use alluvium_stories::{
-    CallerFlaw, MemtableStack, StoreLayout, StructureStory, StructureSubject, crashes, faults, in_order, read,
+    CallerFlaw, MemtableStack, StoreLayout, StructureStory, StructureSubject, crashes, faults, in_order,
+    layer_history, read,
 };
 use alluvium_trees::tiered::{
     AdoptionPolicy, JobTransition, MaintenanceLimits, TieredTree, TreeOptions, TreeStats, TrunkShape,
@@ -267,4 +270,18 @@ fn the_tree_survives_every_fault_with_a_written_log() {
 #[test]
 fn a_tree_that_compacts_to_a_second_tier_survives_every_fault() {
     faults(FAULTS, 23).survive([on_two_tiers()]);
+}
+
+/// A store in memory, for the history of an ingest.
+fn store() -> Store {
+    Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
+}
+
+#[test]
+fn layers_of_an_ingest_are_merged_like_the_model() {
+    let merges = (0..12).map(|seed| {
+        let access = [SegmentAccess::Mapped, SegmentAccess::Written][seed as usize % 2];
+        layer_history(&Tiered(access), store(), seed, 100)
+    });
+    assert!(merges.sum::<u64>() > 12 * 3);
 }
