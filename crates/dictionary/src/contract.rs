@@ -355,8 +355,13 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
     /// Returns the total size, in bytes, of the keys and values that have been added to the ingest.
     fn bytes(&self) -> u64;
 
-    /// Returns the memory used, in bytes.
+    /// Returns the memory used, in bytes. Running merges are not included.
     fn memory_bytes(&self) -> u64;
+
+    /// Returns the estimated memory that the running merges use, in bytes.
+    fn merging_bytes(&self) -> u64 {
+        0
+    }
 
     /// Writes all pending data of the ingest and reserves the space that [`BulkIngest::attach`]
     /// needs. `first` is the sequence number that will be passed to `attach`. A commit that

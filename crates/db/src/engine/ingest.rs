@@ -80,6 +80,8 @@ pub(crate) struct IngestRegistry {
 pub(crate) struct RunningIngest {
     runs: RwLock<Option<Box<dyn BulkIngest>>>,
     memory: AtomicU64,
+    /// Estimated memory of the running merges of layers, in bytes.
+    merging: AtomicU64,
     /// Whether the layers must not change any more, because the ingest is being attached.
     is_frozen: AtomicBool,
 }
@@ -119,7 +121,10 @@ impl IngestRegistry {
     pub(crate) fn memory_bytes(&self) -> u64 {
         let under_way = self.under_way.lock();
         let alive = under_way.iter().filter_map(Weak::upgrade);
-        alive.map(|one| one.memory.load(Ordering::Relaxed)).sum()
+        let bytes = |one: Arc<RunningIngest>| {
+            one.memory.load(Ordering::Relaxed) + one.merging.load(Ordering::Relaxed)
+        };
+        alive.map(bytes).sum()
     }
 
     /// Runs one slice of the merges of layers in one of the running ingests.
@@ -257,7 +262,8 @@ impl RunningIngest {
         drop(self.take());
     }
 
-    /// Returns the memory that the ingest uses, in bytes.
+    /// Returns the memory that the ingest uses for the records and runs that it holds, in bytes.
+    /// Running merges are not included.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
@@ -265,10 +271,13 @@ impl RunningIngest {
     fn count_memory(&self, runs: Option<&(dyn BulkIngest + 'static)>) {
         let bytes = runs.map_or(0, BulkIngest::memory_bytes);
         self.memory.store(bytes, Ordering::Relaxed);
+        let merging = runs.map_or(0, BulkIngest::merging_bytes);
+        self.merging.store(merging, Ordering::Relaxed);
     }
 
     fn take(&self) -> Option<Box<dyn BulkIngest>> {
         self.memory.store(0, Ordering::Relaxed);
+        self.merging.store(0, Ordering::Relaxed);
         self.runs.write().take()
     }
 }
@@ -282,6 +291,7 @@ impl Engine {
                 self.dictionaries.ingest(structure, AllocationClass::Normal)?,
             )),
             memory: AtomicU64::new(0),
+            merging: AtomicU64::new(0),
             is_frozen: AtomicBool::new(false),
         });
         let mut all = self.ingests.under_way.lock();

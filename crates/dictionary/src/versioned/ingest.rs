@@ -83,6 +83,8 @@ struct MergeTask<T: LayerTarget> {
     into: T,
     numbers: (u64, u64),
     level: u32,
+    /// Estimated memory that the merge uses while it runs, in bytes.
+    memory_bytes: u64,
     state: Mutex<MergeTaskState<T>>,
 }
 
@@ -130,14 +132,6 @@ impl<T: LayerTarget> MergeTask<T> {
     fn is_over(&self) -> bool {
         let state = self.state.try_lock();
         state.is_some_and(|state| !matches!(*state, MergeTaskState::Running(_)))
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        // The state is locked while a slice runs, and the memory of a merge hardly changes.
-        match self.state.try_lock().as_deref() {
-            Some(MergeTaskState::Running(merge)) => merge.memory_bytes(),
-            _ => 0,
-        }
     }
 }
 
@@ -269,6 +263,7 @@ impl<T: LayerTarget> BulkIngest for LayerIngest<T> {
             into: self.into.clone(),
             numbers,
             level,
+            memory_bytes: merge.memory_bytes(),
             state: Mutex::new(MergeTaskState::Running(merge)),
         }));
         Ok(())
@@ -296,8 +291,11 @@ impl<T: LayerTarget> BulkIngest for LayerIngest<T> {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let merges: u64 = self.merges.iter().map(|merge| merge.memory_bytes()).sum();
-        merges + self.layers.memory_bytes() + self.into.writing_bytes(&self.layers)
+        self.layers.memory_bytes() + self.into.writing_bytes(&self.layers)
+    }
+
+    fn merging_bytes(&self) -> u64 {
+        self.merges.iter().map(|merge| merge.memory_bytes).sum()
     }
 
     fn prepare(&mut self, first: SequenceNumber) -> Result<()> {

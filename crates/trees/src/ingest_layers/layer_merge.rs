@@ -26,7 +26,7 @@ const MOST_KEYS: usize = 512 << 10;
 
 /// Maximum number of input runs that are open at the same time, in addition to those that contain
 /// the first key of the piece. It bounds the memory of the read buffers.
-const MOST_OPEN: usize = 16;
+const MOST_OPEN: usize = 4;
 
 /// Number of later merges that are expected to merge each record again. The estimate determines how
 /// many leaves must follow one another to be adopted.
