@@ -32,7 +32,7 @@ use alluvium_dictionary::contract::{BulkIngest, StepProgress};
 use alluvium_storage::extents::{AllocationClass, Extent};
 use alluvium_storage::log::{self, AppendPriority};
 use alluvium_storage::store::Store;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -70,8 +70,10 @@ impl Drop for SpaceReservation<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct IngestRegistry {
     under_way: Mutex<Vec<Weak<RunningIngest>>>,
-    /// Lock that is held exclusively while ingests are attached, and in shared mode by conditional
-    /// writes.
+    /// Held during the whole attachment of ingests, so that there is one at a time.
+    turn: Mutex<()>,
+    /// Lock that is held exclusively while ingests become part of the store, and in shared mode by
+    /// conditional writes. It is acquired after `turn`.
     pub(crate) attaching: RwLock<()>,
 }
 
@@ -93,6 +95,33 @@ const MOST_LAYERS: u64 = 48;
 /// Number of records in one slice of a merge of layers.
 const MERGE_SLICE: usize = 4096;
 
+/// An attachment that has its place in the commit order. Conditional commits wait until it is
+/// dropped.
+struct PlacedAttachment<'e> {
+    place: SequenceAssignment,
+    held: SpaceReservation<'e>,
+    alone: RwLockWriteGuard<'e, ()>,
+}
+
+/// The result of assigning a place in the commit order to an attachment.
+enum AttachmentPlacement<'e> {
+    Placed(PlacedAttachment<'e>),
+    /// A transaction with locks has begun, so the caller must lock the written ranges first.
+    NeedsLocks,
+    ConditionFailed,
+}
+
+/// The result of an attempt to attach ingests.
+enum AttachAttempt {
+    Attached { last: SequenceNumber },
+    NeedsLocks,
+    ConditionFailed,
+}
+
+/// Number of times that the validation of a condition starts again because commits left the memory
+/// before they were validated. After that, other commits wait for the validation.
+const MOST_GAPS: u32 = 3;
+
 /// Ingests that are to be attached to the store together, as one commit.
 pub(crate) struct IngestAttachment<'a> {
     /// The ingests, one for each structure that is written to.
@@ -106,14 +135,23 @@ pub(crate) struct IngestAttachment<'a> {
     pub(crate) terms: Option<&'a dyn AttachPreconditions>,
 }
 
-/// The condition under which ingests are attached.
+/// The condition under which ingests are attached. Most commits are validated while other commits
+/// continue.
 pub(crate) trait AttachPreconditions {
-    /// Checks all commits that exist so far, while other commits continue.
+    /// Validates all commits so far, unless they are all in memory.
     fn prepare(&self) -> Result<()>;
 
-    /// Checks the commits since the call of [`AttachPreconditions::prepare`]. No other commit is in
-    /// progress during this call.
-    fn holds(&self) -> Result<ConditionVerdict>;
+    /// Captures the commits that have not been validated, so that they stay in memory while they
+    /// are flushed. Returns false if some of them are no longer in memory.
+    fn capture(&self) -> bool;
+
+    /// Validates the captured commits. All of them have been flushed.
+    fn validate_captured(&self) -> Result<()>;
+
+    /// Validates the commits after the captured ones. No other commit is in progress during this
+    /// call. Returns `None` if some of the commits are no longer in memory, unless `may_take_long`
+    /// is set.
+    fn holds(&self, may_take_long: bool) -> Result<Option<ConditionVerdict>>;
 }
 
 impl IngestRegistry {
@@ -146,7 +184,7 @@ impl IngestRegistry {
 
     /// Ends all running ingests and drops their runs.
     pub(crate) fn end(&self) {
-        let _alone = self.attaching.write();
+        let _alone = self.turn.lock();
         for one in self.under_way.lock().drain(..).filter_map(|one| one.upgrade()) {
             *one.runs.write() = None;
         }
@@ -309,15 +347,21 @@ impl Engine {
     /// and changes nothing.
     pub(crate) fn attach(&self, attachment: &IngestAttachment<'_>) -> Result<Option<SequenceNumber>> {
         let mut locks = None;
-        let _alone = loop {
+        loop {
+            // Locks are acquired before the turn, because their owners may wait for it.
             if self.locks.are_required() && locks.is_none() && !attachment.is_locked {
                 locks = Some(self.lock_stretches(attachment.stretches)?);
             }
-            let alone = self.ingests.attaching.write();
-            if locks.is_some() || attachment.is_locked || !self.locks.are_required() {
-                break alone;
+            let _turn = self.ingests.turn.lock();
+            match self.attach_in_turn(attachment, locks.is_some())? {
+                AttachAttempt::NeedsLocks => {}
+                AttachAttempt::ConditionFailed => return Ok(None),
+                AttachAttempt::Attached { last } => return Ok(Some(last)),
             }
-        };
+        }
+    }
+
+    fn attach_in_turn(&self, attachment: &IngestAttachment<'_>, has_locks: bool) -> Result<AttachAttempt> {
         self.health()?;
         // Each layer needs a sequence number, and each write in the log record needs one, too.
         let mut count = attachment.stretches.len() as u64;
@@ -325,8 +369,14 @@ impl Engine {
             ingest.freeze();
             count = count.max(ingest.read(|runs| Ok(runs.layers() + 1))?);
         }
-        let Some((place, held)) = self.place_attachment(attachment, count)? else {
-            return Ok(None);
+        let PlacedAttachment {
+            place,
+            held,
+            alone: _alone,
+        } = match self.place_attachment(attachment, count, has_locks)? {
+            AttachmentPlacement::Placed(placed) => placed,
+            AttachmentPlacement::NeedsLocks => return Ok(AttachAttempt::NeedsLocks),
+            AttachmentPlacement::ConditionFailed => return Ok(AttachAttempt::ConditionFailed),
         };
         // This cannot fail: no ingest can be ended while ingests are attached.
         let taken = attachment.ingests.iter().filter_map(|ingest| ingest.take());
@@ -357,27 +407,31 @@ impl Engine {
             (EngineCounter::WrittenBytes, bytes),
         ]);
         self.visible.wait_for(last);
-        Ok(Some(last))
+        Ok(AttachAttempt::Attached { last })
     }
 
     /// Assigns `count` sequence numbers that belong to a separate, empty memtable, and logs them.
     /// Returns `None` if the condition is false. Before this, a checkpoint is made, so that it
     /// contains all earlier writes. If other writers have filled the log since, it makes another
     /// checkpoint.
+    ///
+    /// Other commits continue until the end, when few commits remain to be validated and flushed.
     fn place_attachment(
         &self,
         attachment: &IngestAttachment<'_>,
         count: u64,
-    ) -> Result<Option<(SequenceAssignment, SpaceReservation<'_>)>> {
+        has_locks: bool,
+    ) -> Result<AttachmentPlacement<'_>> {
         if attachment.terms.is_some() {
             self.stripes.require_locks(&self.writers);
         }
-        let mut turns = 0;
+        let (mut turns, mut gaps) = (0, 0);
         loop {
-            self.checkpoint_everything()?;
+            self.flush_before_attachment(attachment.terms)?;
             let held = self.hold_space(count, attachment.ingests.len())?;
-            if let Some(terms) = attachment.terms {
-                terms.prepare()?;
+            let alone = self.ingests.attaching.write();
+            if self.locks.are_required() && !has_locks && !attachment.is_locked {
+                return Ok(AttachmentPlacement::NeedsLocks);
             }
             let place = {
                 // If the keyspace is dropped after this, the drop waits for this guard and then
@@ -385,15 +439,24 @@ impl Engine {
                 let _writing = self.writers.pin();
                 self.catalog.alive(attachment.owners)?;
                 let _no_commits = attachment.terms.map(|_| self.stripes.lock_everything());
-                if let Some(terms) = attachment.terms
-                    && let ConditionVerdict::Stop = terms.holds()?
-                {
-                    return Ok(None);
+                let may_take_long = gaps >= MOST_GAPS;
+                let holds = attachment.terms.map(|terms| terms.holds(may_take_long));
+                match holds.transpose()? {
+                    Some(None) => {
+                        gaps += 1;
+                        continue;
+                    }
+                    Some(Some(ConditionVerdict::Stop)) => return Ok(AttachmentPlacement::ConditionFailed),
+                    Some(Some(ConditionVerdict::Go)) | None => {}
                 }
                 self.queue.assign_empty(count)
             };
             let Err(error) = self.log_attachment(place.first, count, attachment.stretches) else {
-                return Ok(Some((place, held)));
+                return Ok(AttachmentPlacement::Placed(PlacedAttachment {
+                    place,
+                    held,
+                    alone,
+                }));
             };
             // These sequence numbers belong to an empty memtable, so there is nothing to undo.
             self.visible.complete(place.first, place.first + count - 1);
@@ -401,6 +464,24 @@ impl Engine {
             if !is_log_full(&error) || turns > LOG_TURNS {
                 self.note_full(&error);
                 return Err(error);
+            }
+        }
+    }
+
+    /// Makes checkpoints that contain all writes so far, and validates the condition for them, while
+    /// other commits continue.
+    fn flush_before_attachment(&self, terms: Option<&dyn AttachPreconditions>) -> Result<()> {
+        self.checkpoint_everything()?;
+        let Some(terms) = terms else {
+            return Ok(());
+        };
+        loop {
+            terms.prepare()?;
+            // The first validation may have taken long. What was written meanwhile is flushed, so
+            // that little is left to do while other commits wait.
+            if terms.capture() {
+                self.checkpoint_everything()?;
+                return terms.validate_captured();
             }
         }
     }

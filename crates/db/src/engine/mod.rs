@@ -84,7 +84,7 @@ pub use record_cache::RecordStats;
 pub(crate) use recovery::StoreSalvage;
 pub(crate) use steps::SliceOutcome;
 pub(crate) use transaction_locks::single_key_range;
-pub(crate) use validate::{RangeValidation, ValidatedSnapshot, WriteConflict};
+pub(crate) use validate::{LaterCommits, RangeValidation, ValidatedSnapshot, WriteConflict};
 
 use crate::advise::advice::TrialHistory;
 use crate::advise::choices::SettingChoice;

@@ -85,12 +85,12 @@ impl Drop for ValidatedSnapshot<'_> {
 }
 
 /// The commits above a pinned sequence number.
-struct LaterCommits<'e> {
+pub(crate) struct LaterCommits<'e> {
     engine: &'e Engine,
     place: SequenceNumber,
     /// Sequence number at which scans of ranges read the current contents.
     newest: SequenceNumber,
-    slots: arc_swap::Guard<Arc<Vec<Arc<MemtableSlot>>>>,
+    slots: Arc<Vec<Arc<MemtableSlot>>>,
     /// Whether the memtables contain all commits above `place`.
     are_in_memory: bool,
 }
@@ -158,49 +158,15 @@ impl Engine {
         self.queue.last() <= place
     }
 
-    /// Searches the commits above the pinned sequence number `place` for a write to `ranges`.
-    /// Returns a written key for which `is_own` returns true, or a range delete that overlaps
-    /// `ranges`. Returns `Some(None)` if there is no such write, and `None` if the memtables do not
-    /// contain all of these commits.
-    pub(crate) fn key_written_in_memory<'r>(
-        &self,
-        place: SequenceNumber,
-        ranges: impl Iterator<Item = (&'r Arc<KeyspaceDefinition>, KeyRange)>,
-        is_own: impl Fn(&[u8], StructureKind) -> Result<bool>,
-    ) -> Result<Option<Option<WriteConflict>>> {
+    /// Returns the commits above `place`, or `None` if the memtables do not contain all of them. The
+    /// memtables stay readable even if they are flushed in the meantime.
+    pub(crate) fn commits_in_memory(&self, place: SequenceNumber) -> Option<LaterCommits<'_>> {
         let above = self.above(place, MAX_SEQUENCE);
-        if !above.are_in_memory {
-            return Ok(None);
-        }
-        for (definition, range) in ranges {
-            let met = |key: &[u8]| WriteConflict {
-                definition: Arc::clone(definition),
-                key: key.to_vec(),
-            };
-            for memtable in above.memtables() {
-                let deletes = memtable.deletes();
-                if deletes.is_some_and(|deletes| deletes.touch_above(&range, above.place)) {
-                    return Ok(Some(Some(met(&range.low))));
-                }
-                let mut written = Ok(None);
-                visit_written(memtable, &range, above.place, |key| {
-                    match is_own(key, definition.structure) {
-                        Ok(true) => written = Ok(Some(met(key))),
-                        Ok(false) => return ControlFlow::Continue(()),
-                        Err(error) => written = Err(error),
-                    }
-                    ControlFlow::Break(())
-                });
-                if let Some(met) = written? {
-                    return Ok(Some(Some(met)));
-                }
-            }
-        }
-        Ok(Some(None))
+        above.are_in_memory.then_some(above)
     }
 
     fn above(&self, place: SequenceNumber, newest: SequenceNumber) -> LaterCommits<'_> {
-        let slots = self.queue.slots();
+        let slots = arc_swap::Guard::into_inner(self.queue.slots());
         let oldest = slots.last().expect("there is always one");
         let place = place + u64::from(is_planted(IsolationFault::FirstCommitIsNotSeen));
         LaterCommits {
@@ -214,8 +180,55 @@ impl Engine {
 }
 
 impl LaterCommits<'_> {
+    /// Returns a sequence number up to which these memtables contain every commit: all of them have
+    /// been applied, and flushed.
+    pub(crate) fn flushed(&self) -> SequenceNumber {
+        let newest = self.slots.first().expect("there is always one");
+        let cut = newest.cut().unwrap_or_else(|| newest.base());
+        cut.min(self.engine.dictionaries.cut())
+    }
+
+    /// Searches these commits for a write to `ranges`, all of which must be in memtables. Returns a
+    /// written key for which `is_own` returns true, or a range delete that overlaps `ranges`.
+    pub(crate) fn find_write<'r>(
+        &self,
+        ranges: impl Iterator<Item = (&'r Arc<KeyspaceDefinition>, KeyRange)>,
+        is_own: impl Fn(&[u8], StructureKind) -> Result<bool>,
+    ) -> Result<Option<WriteConflict>> {
+        debug_assert!(self.are_in_memory, "nothing else is searched");
+        for (definition, range) in ranges {
+            let met = |key: &[u8]| WriteConflict {
+                definition: Arc::clone(definition),
+                key: key.to_vec(),
+            };
+            for memtable in self.memtables() {
+                let deletes = memtable.deletes();
+                if deletes.is_some_and(|deletes| deletes.touch_above(&range, self.place)) {
+                    return Ok(Some(met(&range.low)));
+                }
+                let mut written = Ok(None);
+                visit_written(memtable, &range, self.place, |key| {
+                    match is_own(key, definition.structure) {
+                        Ok(true) => written = Ok(Some(met(key))),
+                        Ok(false) => return ControlFlow::Continue(()),
+                        Err(error) => written = Err(error),
+                    }
+                    ControlFlow::Break(())
+                });
+                if let Some(met) = written? {
+                    return Ok(Some(met));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns a conflict between these commits and the access set, or `None` if there is none.
-    fn find_conflict(&self, footprint: &AccessSet, ranges: RangeValidation) -> Result<Option<WriteConflict>> {
+    pub(crate) fn find_conflict(
+        &self,
+        footprint: &AccessSet,
+        ranges: RangeValidation,
+    ) -> Result<Option<WriteConflict>> {
         for space in footprint.spaces() {
             let structure = space.definition.structure;
             let met = |key: &[u8]| {

@@ -3,8 +3,8 @@
 use super::spilled_writes::SpilledWrites;
 use super::{Transaction, TransactionHandle};
 use crate::engine::{
-    AttachPreconditions, CommitPreconditions, ConditionVerdict, Engine, IngestAttachment, RangeValidation,
-    TransactionEnd, ValidatedSnapshot, WriteConflict,
+    AttachPreconditions, CommitPreconditions, ConditionVerdict, Engine, IngestAttachment, LaterCommits,
+    RangeValidation, TransactionEnd, ValidatedSnapshot, WriteConflict,
 };
 use crate::error::{Error, Result};
 use crate::locking::access_set::AccessSet;
@@ -250,12 +250,7 @@ impl PreparedCommit {
     fn attach(&self, engine: &Engine) -> Result<Option<SequenceNumber>> {
         let open = &*self.handle.open;
         let members = self.spilled.members(engine)?;
-        let terms = SpilledPreconditions {
-            engine,
-            prepared: self,
-            recent: RefCell::new(None),
-            met: Cell::new(None),
-        };
+        let terms = SpilledPreconditions::new(engine, self);
         // A transaction without reads (a blind write) depends on nothing. Snapshot isolation is an
         // exception, because it also validates written keys.
         let is_blind = self.footprint.len() == 0 && open.isolation == Isolation::Serializable;
@@ -278,68 +273,128 @@ impl PreparedCommit {
 struct SpilledPreconditions<'p> {
     engine: &'p Engine,
     prepared: &'p PreparedCommit,
-    /// Sequence number up to which validation has found no change to data that the transaction
-    /// depends on.
+    /// Sequence number up to which [`AttachPreconditions::prepare`] has found no conflict.
     recent: RefCell<Option<ValidatedSnapshot<'p>>>,
-    /// The conflicting change that validation has found, if any.
+    /// Sequence number up to which no commit conflicts.
+    validated: Cell<SequenceNumber>,
+    /// The commits above `validated` that were in memory when they were captured.
+    captured: RefCell<Option<LaterCommits<'p>>>,
+    /// The conflicting change that the last validation has found, if any.
     met: Cell<Option<WriteConflict>>,
 }
 
-impl SpilledPreconditions<'_> {
-    /// Returns a spilled key to which a commit after the sequence number `place` has written, or
-    /// `None` if there is none. Under snapshot isolation, such a key is a conflict, because the
-    /// first committer wins.
-    fn spilled_key_written_above(&self, place: SequenceNumber) -> Result<Option<WriteConflict>> {
-        let is_asked = self.prepared.handle.open.isolation == Isolation::Snapshot;
-        if !is_asked || is_planted(IsolationFault::SpilledWritesAreNotValidated) {
+impl<'p> SpilledPreconditions<'p> {
+    fn new(engine: &'p Engine, prepared: &'p PreparedCommit) -> SpilledPreconditions<'p> {
+        let place = prepared.handle.open.place();
+        SpilledPreconditions {
+            engine,
+            prepared,
+            recent: RefCell::new(None),
+            validated: Cell::new(place.unwrap_or_default()),
+            captured: RefCell::new(None),
+            met: Cell::new(None),
+        }
+    }
+
+    /// Returns whether the spilled keys are validated: under snapshot isolation, the first committer
+    /// wins.
+    fn asks_spilled_keys(&self) -> bool {
+        self.prepared.handle.open.isolation == Isolation::Snapshot
+            && !is_planted(IsolationFault::SpilledWritesAreNotValidated)
+    }
+
+    /// Returns the newest pinned sequence number up to which no commit conflicts. Only commits above
+    /// a pinned number can be found in a dictionary.
+    fn pinned(&self) -> SequenceNumber {
+        let recent = self.recent.borrow();
+        let place = self.prepared.handle.open.place();
+        let place = place.expect("an optimistic transaction has a place");
+        recent.as_ref().map_or(place, ValidatedSnapshot::place)
+    }
+
+    /// Returns a spilled key to which a commit after `place` has written, or `None` if there is
+    /// none. It asks the store for each spilled key, which takes a while.
+    fn spilled_key_written(&self, place: SequenceNumber) -> Result<Option<WriteConflict>> {
+        let engine = self.engine;
+        if !self.asks_spilled_keys() || engine.is_newest(place) {
             return Ok(None);
         }
-        let (engine, spilled) = (self.engine, &self.prepared.spilled);
-        if engine.is_newest(place) {
-            return Ok(None);
-        }
-        if let Some(met) = engine.key_written_in_memory(place, spilled.ranges(), |key, structure| {
-            spilled.has_key(key, structure)
-        })? {
-            return Ok(met);
-        }
+        let spilled = &self.prepared.spilled;
         let found = spilled.find_key(|key, structure| engine.is_written_above(place, key, structure))?;
         Ok(found.map(|(definition, key)| WriteConflict { definition, key }))
+    }
+
+    /// Returns a conflict with commits that are all in memory. Only the keys of these commits are
+    /// looked up among the spilled keys, so this takes as long as there are such commits.
+    fn conflict_in(&self, commits: &LaterCommits<'_>) -> Result<Option<WriteConflict>> {
+        let (_, ranges) = self.prepared.asks();
+        let met = commits.find_conflict(&self.prepared.footprint, ranges)?;
+        if met.is_some() || !self.asks_spilled_keys() {
+            return Ok(met);
+        }
+        let spilled = &self.prepared.spilled;
+        commits.find_write(spilled.ranges(), |key, structure| spilled.has_key(key, structure))
     }
 }
 
 impl AttachPreconditions for SpilledPreconditions<'_> {
     fn prepare(&self) -> Result<()> {
-        let (engine, open) = (self.engine, &self.prepared.handle.open);
-        let place = open.place().expect("an optimistic transaction has a place");
-        let (_, ranges) = self.prepared.asks();
-        let recent = engine
-            .validate_without_locks(place, &self.prepared.footprint, ranges)?
-            .map_err(|met| conflict(engine, &met))?;
-        if let Some(met) = self.spilled_key_written_above(place)? {
-            return Err(conflict(engine, &met));
+        if self.engine.commits_in_memory(self.validated.get()).is_some() {
+            return Ok(());
         }
+        let ((_, ranges), place) = (self.prepared.asks(), self.pinned());
+        let recent = self
+            .engine
+            .validate_without_locks(place, &self.prepared.footprint, ranges)?
+            .map_err(|met| conflict(self.engine, &met))?;
+        if let Some(met) = self.spilled_key_written(place)? {
+            return Err(conflict(self.engine, &met));
+        }
+        self.validated.set(recent.place().max(self.validated.get()));
         *self.recent.borrow_mut() = Some(recent);
         Ok(())
     }
 
-    fn holds(&self) -> Result<ConditionVerdict> {
-        let recent = self.recent.borrow();
-        let place = recent.as_ref().expect("it was prepared").place();
-        let (_, ranges) = self.prepared.asks();
-        let met = match self
-            .engine
-            .written_above(place, &self.prepared.footprint, ranges)?
-        {
-            Some(met) => Some(met),
-            None => self.spilled_key_written_above(place)?,
+    fn capture(&self) -> bool {
+        let captured = self.engine.commits_in_memory(self.validated.get());
+        let is_whole = captured.is_some();
+        *self.captured.borrow_mut() = captured;
+        is_whole
+    }
+
+    fn validate_captured(&self) -> Result<()> {
+        let captured = self.captured.borrow_mut().take().expect("commits were captured");
+        let flushed = captured.flushed();
+        match self.conflict_in(&captured)? {
+            Some(met) => Err(conflict(self.engine, &met)),
+            None => {
+                self.validated.set(flushed.max(self.validated.get()));
+                Ok(())
+            }
+        }
+    }
+
+    fn holds(&self, may_take_long: bool) -> Result<Option<ConditionVerdict>> {
+        let met = match self.engine.commits_in_memory(self.validated.get()) {
+            Some(commits) => self.conflict_in(&commits)?,
+            None if !may_take_long => return Ok(None),
+            None => {
+                let ((_, ranges), place) = (self.prepared.asks(), self.pinned());
+                match self
+                    .engine
+                    .written_above(place, &self.prepared.footprint, ranges)?
+                {
+                    Some(met) => Some(met),
+                    None => self.spilled_key_written(place)?,
+                }
+            }
         };
         let verdict = match met {
             Some(_) => ConditionVerdict::Stop,
             None => ConditionVerdict::Go,
         };
         self.met.set(met);
-        Ok(verdict)
+        Ok(Some(verdict))
     }
 }
 
