@@ -84,6 +84,8 @@ pub(crate) struct RunningIngest {
     memory: AtomicU64,
     /// Estimated memory of the running merges of layers, in bytes.
     merging: AtomicU64,
+    /// Number of layers, which is read without waiting for a spill in progress.
+    layers: AtomicU64,
     /// Whether the layers must not change any more, because the ingest is being attached.
     is_frozen: AtomicBool,
 }
@@ -267,7 +269,7 @@ impl RunningIngest {
     /// Merges layers on the calling thread while there are too many of them. It does nothing where
     /// the disk is full.
     pub(crate) fn merge_if_behind(&self) -> Result<()> {
-        while self.read(|runs| Ok(runs.layers()))? > MOST_LAYERS {
+        while self.layers() > MOST_LAYERS {
             match self.merge_slice() {
                 Ok(SliceOutcome::Something) => {}
                 Ok(SliceOutcome::Nothing) => break,
@@ -295,6 +297,11 @@ impl RunningIngest {
         read(&**runs.as_ref().ok_or(Error::IngestEnded)?)
     }
 
+    /// Returns the number of layers, or 0 if the ingest has ended.
+    pub(crate) fn layers(&self) -> u64 {
+        self.layers.load(Ordering::Relaxed)
+    }
+
     /// Ends the ingest and drops its runs. Does nothing if it has already ended.
     pub(crate) fn end(&self) {
         drop(self.take());
@@ -311,12 +318,14 @@ impl RunningIngest {
         self.memory.store(bytes, Ordering::Relaxed);
         let merging = runs.map_or(0, BulkIngest::merging_bytes);
         self.merging.store(merging, Ordering::Relaxed);
+        let layers = runs.map_or(0, BulkIngest::layers);
+        self.layers.store(layers, Ordering::Relaxed);
     }
 
     fn take(&self) -> Option<Box<dyn BulkIngest>> {
-        self.memory.store(0, Ordering::Relaxed);
-        self.merging.store(0, Ordering::Relaxed);
-        self.runs.write().take()
+        let mut runs = self.runs.write();
+        self.count_memory(None);
+        runs.take()
     }
 }
 
@@ -330,6 +339,7 @@ impl Engine {
             )),
             memory: AtomicU64::new(0),
             merging: AtomicU64::new(0),
+            layers: AtomicU64::new(0),
             is_frozen: AtomicBool::new(false),
         });
         let mut all = self.ingests.under_way.lock();

@@ -90,6 +90,10 @@ impl OpenTransaction {
         self.spilled.lock().push(Arc::clone(runs));
     }
 
+    fn spilled_layers(&self) -> u64 {
+        self.spilled.lock().iter().map(|runs| runs.layers()).sum()
+    }
+
     /// Returns the pinned sequence number at which the transaction reads, if it has one.
     pub(crate) fn place(&self) -> Option<SequenceNumber> {
         self.place
@@ -160,6 +164,10 @@ pub struct TransactionInfo {
     /// Number of bytes of keys and values that were spilled to disk because the transaction
     /// exceeded its share of memory.
     pub spilled_bytes: u64,
+    /// Number of layers of spilled writes. Each lookup of the transaction searches them, from the
+    /// newest to the oldest. The background merges them, so that their number grows with the
+    /// logarithm of the transaction's size.
+    pub spilled_layers: u64,
     /// Number of locks that the transaction holds.
     pub locks: usize,
     /// Numbers of the transactions that hold a lock for which this transaction waits.
@@ -178,6 +186,9 @@ pub struct TransactionStats {
     pub write_bytes: u64,
     /// Total number of bytes that open transactions have spilled to disk.
     pub spilled_bytes: u64,
+    /// Total number of layers of spilled writes in open transactions. See
+    /// [`TransactionInfo::spilled_layers`].
+    pub spilled_layers: u64,
     /// Number of transactions begun, including those still open.
     pub begun: u64,
     /// Number of transactions committed, including those without writes.
@@ -352,6 +363,7 @@ impl Engine {
             reads: open.reads.load(Ordering::Relaxed),
             write_bytes: open.write_bytes.load(Ordering::Relaxed),
             spilled_bytes: open.spilled_bytes.load(Ordering::Relaxed),
+            spilled_layers: open.spilled_layers(),
             locks: self.locks.held(open.number),
             waits_for: self.locks.waits_for(open.number),
         };
@@ -371,6 +383,7 @@ impl Engine {
             oldest_ms: oldest.unwrap_or_default().as_millis() as u64,
             write_bytes: bytes.sum(),
             spilled_bytes: spilled.sum(),
+            spilled_layers: list.open.values().map(|open| open.spilled_layers()).sum(),
             begun: of(&transactions.begun),
             committed: of(&transactions.committed),
             rolled_back: of(&transactions.rolled_back),

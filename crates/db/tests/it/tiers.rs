@@ -3,7 +3,7 @@
 use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{
     Db, ErrorKind, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, LevelsOptions, OpenMode, Options,
-    Purpose, Structure, TierOptions,
+    Purpose, Structure, TierOptions, TransactionOptions,
 };
 use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
@@ -306,6 +306,36 @@ fn where_the_first_tier_has_no_space_writes_go_to_the_next() {
             used(1)
         );
         assert_eq!(keyspace.unordered().count(), RECORDS as usize);
+        assert_eq!(db.check().unwrap(), [""; 0], "kind {number}");
+    }
+}
+
+#[test]
+fn a_large_transaction_leaves_space_on_the_first_tier_for_the_log() {
+    for number in 0..KINDS {
+        let db = narrow(3000);
+        let keyspace = kind(&db, number);
+        for round in 0..2u8 {
+            let options = TransactionOptions::new().memory(1 << 20);
+            let mut transaction = db.begin_with(&options);
+            for record in 0..RECORDS {
+                let key = record.wrapping_mul(0x9e37_79b1).to_be_bytes();
+                transaction.put(&keyspace, key, vec![round; 4000]).unwrap();
+            }
+            transaction.commit().unwrap();
+            let used = db.stats().tiers[0].space;
+            let left = FAST_UNITS * UNIT - used.live_extent_bytes - used.dead_bytes;
+            assert!(
+                left > FAST_UNITS * UNIT / 32,
+                "kind {number}, round {round}: {left}"
+            );
+            // The log and the memtables of small commits find space on the first tier.
+            for record in 0..200u32 {
+                keyspace.put(record.to_le_bytes(), vec![9; 4000]).unwrap();
+                while db.work().unwrap() {}
+            }
+        }
+        db.compact().unwrap();
         assert_eq!(db.check().unwrap(), [""; 0], "kind {number}");
     }
 }

@@ -149,7 +149,7 @@ impl HashLayerMerge {
             store: Arc::clone(store),
             options: RunOptions {
                 purpose: Purpose::Compact,
-                tier: placement::tier(store, &PlacementRequest::newest(bytes)),
+                tier: placement::tier(store, &PlacementRequest::older(0, bytes)),
                 ..options
             },
             rules: RulesCache::new(schema),

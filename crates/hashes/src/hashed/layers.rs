@@ -76,7 +76,9 @@ impl HashLayerWriter {
     /// tier.
     fn placed(&self, bytes: usize) -> RunOptions {
         RunOptions {
-            tier: placement::tier(&self.store, &PlacementRequest::newest(bytes as u64)),
+            // An ingest may be of any size, so it leaves space on each tier for the log and for
+            // the next memtables, as merges do.
+            tier: placement::tier(&self.store, &PlacementRequest::older(0, bytes as u64)),
             ..self.options
         }
     }

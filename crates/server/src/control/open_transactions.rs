@@ -55,6 +55,7 @@ fn transaction(info: &TransactionInfo, last: u64) -> Value {
         "reads": info.reads,
         "write_bytes": info.write_bytes,
         "spilled_bytes": info.spilled_bytes,
+        "spilled_layers": info.spilled_layers,
         "memory_bytes": info.memory_bytes(),
         "locks": info.locks,
         "waits_for": info.waits_for,

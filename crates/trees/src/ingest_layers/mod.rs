@@ -60,7 +60,9 @@ impl LayerOptions {
 
     fn tier(&self, bytes: u64, otherwise: u8) -> u8 {
         match self.is_placed {
-            true => placement::tier(&self.store, &PlacementRequest::newest(bytes)),
+            // An ingest may be of any size, so it leaves space on each tier for the log and for the
+            // next memtables, as compactions do.
+            true => placement::tier(&self.store, &PlacementRequest::older(0, bytes)),
             false => otherwise,
         }
     }

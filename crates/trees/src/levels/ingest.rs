@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// A bulk ingest into an LSM tree. The messages are ingested in layers.
 pub type LevelsIngest = LayerIngest<LevelsDictionary>;
 
+/// Maximum size of a run, in bytes, if there are several tiers.
+const PLACED_RUN_BYTES: u64 = 64 << 20;
+
 impl LevelsDictionary {
     pub(super) fn begin_ingest(&self, class: AllocationClass) -> Result<LevelsIngest> {
         let shared = &self.shared;
@@ -28,9 +31,13 @@ impl LevelsDictionary {
             schema: Arc::clone(&shared.home.schema),
             run: shared.options.run(Purpose::Incorporate, class, 0),
             maplet: shared.options.maplet(Purpose::Incorporate, class, 0),
-            // Each layer is written as a single run, because lookups are faster if there are fewer
-            // runs.
-            run_bytes: u64::MAX,
+            // With one tier, each layer is written as a single run, because lookups are faster if
+            // there are fewer runs. The tier of a run is chosen when it begins, so runs are short
+            // if there are several tiers.
+            run_bytes: match shared.home.store.tiers().count() {
+                1 => u64::MAX,
+                _ => PLACED_RUN_BYTES,
+            },
             is_placed: true,
         });
         Ok(LayerIngest::new(self.clone(), writer))

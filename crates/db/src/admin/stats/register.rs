@@ -119,6 +119,8 @@ pub(super) const OPERATIONS: &[MetricRow] = rows! {
         "Memory of the writes of open transactions.";
     "transactions.spilled_bytes", Bytes, Gauge, |s| s.transactions.spilled_bytes,
         "Bytes that open transactions have written to disk.";
+    "transactions.spilled_layers", Count, Gauge, |s| s.transactions.spilled_layers,
+        "Layers of spilled writes that lookups of open transactions search.";
 };
 
 pub(super) const AMPLIFICATION: &[MetricRow] = rows! {
