@@ -80,6 +80,7 @@ impl<'a> CommitPreconditions<'a> {
 }
 
 /// Result of evaluating the condition of a commit.
+#[derive(Clone, Copy)]
 pub(crate) enum ConditionVerdict {
     /// The condition is true; the commit proceeds.
     Go,

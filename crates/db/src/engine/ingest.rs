@@ -2,15 +2,18 @@
 //! commit.
 //!
 //! ```text
-//!   built       by loads and by transactions, in extents that a crash frees           trees
-//!   alone       no other ingest, no conditional write
-//!   emptied     what was written so far is in a checkpoint, so that what follows is short
-//!   asked       whether what it depends on still holds, with no other commit on its way
+//!   built       by loads and by transactions, in extents that a crash frees
+//!   turn        no other ingest is attached meanwhile
+//!   flushed     a checkpoint contains all earlier writes, so that the following steps are short
+//!   validated   the condition, for all commits so far, while others commit
+//!   flushed     the commits of the meantime, which are validated from their memtables
+//!   alone       no conditional write, and with a condition no other write
+//!   validated   the few commits that are left
 //!   numbered    numbers N to M, in a memtable of its own; the log has a record for them
 //!   sunk        every memtable before it is in the tree
-//!   forgotten   records that are kept of its keys (Y1)
+//!   forgotten   cached records of its keys (Y1)
 //!   attached    the tree's cut is M; no reader is there yet
-//!   durable     a checkpoint holds M
+//!   durable     a checkpoint contains M
 //!   visible     and with it the commits above M, which waited since it was numbered
 //! ```
 //!

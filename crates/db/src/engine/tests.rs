@@ -2,6 +2,7 @@
 //! evaluation of a condition and the write, while a keyspace is being dropped, and before the
 //! removal of a snapshot is durable.
 
+mod attach;
 mod kinds;
 
 use super::{CommitPreconditions, CommitRecord, ConditionVerdict, Engine, ReadPosition};
