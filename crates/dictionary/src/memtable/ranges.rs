@@ -122,9 +122,10 @@ impl TombstoneSnapshot {
     /// Returns whether a range delete with a sequence number above `at` touches `range`.
     #[must_use]
     pub fn touch_above(&self, range: &KeyRange, at: SequenceNumber) -> bool {
-        let is_newer = |index: &Index| index.sequences().next_back().is_some_and(|last| last > at);
-        let mut newer = self.indexes.iter().filter(|index| is_newer(index));
-        newer.any(|index| index.newer(at).touching(range) > 0)
+        self.indexes.iter().any(|index| {
+            let newest = index.newest_touching(&range.low, range.high.as_deref());
+            newest.is_some_and(|newest| newest > at)
+        })
     }
 
     /// Returns a range that contains `key` and that is deleted entirely by range deletes with

@@ -282,10 +282,13 @@ impl RangeTombstoneBuilder {
         } = self;
         let packed = SequenceArray::of(&sequences);
         drop(sequences);
+        let mut sorted_starts: Vec<u32> = ranges.iter().map(|(start, _)| *start).collect();
+        sorted_starts.sort_unstable();
         RangeTombstoneIndex {
             sequences: packed,
             starts: PackedIntegers::of(ranges.iter().map(|(start, _)| u64::from(*start))),
             lengths: PackedIntegers::of(ranges.iter().map(|(start, end)| u64::from(end - start))),
+            sorted_starts: PackedIntegers::of(sorted_starts.iter().map(|start| u64::from(*start))),
             count: ranges.len() as u32,
             tree: SegmentTree::of(&ranges, (keys.len() as u32).saturating_sub(1)),
             keys,

@@ -104,6 +104,8 @@ pub struct RangeTombstoneIndex {
     starts: PackedIntegers,
     /// The length of each range delete, in boundaries.
     lengths: PackedIntegers,
+    /// The boundaries at which range deletes begin, ascending, one for each range delete.
+    sorted_starts: PackedIntegers,
     count: u32,
     tree: SegmentTree,
 }
@@ -270,16 +272,68 @@ impl RangeTombstoneIndex {
         true
     }
 
-    /// Returns the number of range deletes that touch `range`.
+    /// Returns whether range deletes with sequence numbers above `than`, up to `at`, cover every key
+    /// in `low..end`. The time is that of one search for each range delete on the way.
+    #[must_use]
+    pub fn cover_between(&self, low: &[u8], end: &[u8], than: SequenceNumber, at: SequenceNumber) -> bool {
+        let Some(mut cell) = self.cell(low) else {
+            return low >= end;
+        };
+        let behind = self.keys.count_before(end, false);
+        while cell < behind && low < end {
+            let newest = self.above(Some(cell), at).map(|(_, newest)| newest).max();
+            let newest = newest.map(|number| self.delete(number));
+            match newest.filter(|delete| delete.sequence > than) {
+                Some(delete) => cell = delete.end as usize,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Returns the sequence number of the newest range delete that deletes any key in `low..end`.
+    /// If `end` is `None`, the keys have no upper bound.
+    #[must_use]
+    pub fn newest_touching(&self, low: &[u8], end: Option<&[u8]>) -> Option<SequenceNumber> {
+        let newest = self.tree.newest_within(self.cells_of(low, end));
+        newest.map(|number| self.sequences.get(number))
+    }
+
+    /// Returns the number of range deletes that touch `range`. The time is logarithmic.
     #[must_use]
     pub fn touching(&self, range: &KeyRange) -> usize {
-        let low = self.keys.count_before(&range.low, true) as u32;
-        let high = range.high.as_deref();
-        let high = high.map_or(u32::MAX, |high| self.keys.count_before(high, false) as u32);
-        // A range delete ends after `range.low` unless its end is one of the boundaries at or
-        // before `range.low`.
-        let touches = |delete: &IndexedTombstone| delete.end >= low && delete.start < high;
-        self.deletes().filter(touches).count()
+        let Range { start, end } = self.cells_of(&range.low, range.high.as_deref());
+        if start >= end {
+            return 0;
+        }
+        // A range delete touches the cells if it covers the first of them or begins at a later one.
+        let covering: usize = self.tree.above(Some(start)).map(|entries| entries.len()).sum();
+        covering + self.count_starts_before(end) - self.count_starts_before(start + 1)
+    }
+
+    /// Returns the cells that contain any key in `low..end`.
+    fn cells_of(&self, low: &[u8], end: Option<&[u8]>) -> Range<usize> {
+        if self.is_empty() || end.is_some_and(|end| end <= low) {
+            return 0..0;
+        }
+        let cells = self.keys.len() - 1;
+        let start = self.cell(low).unwrap_or(0);
+        let end = end.map_or(cells, |end| self.keys.count_before(end, false).min(cells));
+        start..end
+    }
+
+    /// Returns the number of range deletes that begin at a boundary before `boundary`.
+    fn count_starts_before(&self, boundary: usize) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if (self.sorted_starts.get(middle) as usize) < boundary {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
     }
 
     /// Returns the number of distinct sequence numbers of the range deletes.
@@ -294,7 +348,12 @@ impl RangeTombstoneIndex {
     /// Returns the memory used, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let numbers = [&self.sequences.beyond, &self.starts, &self.lengths];
+        let numbers = [
+            &self.sequences.beyond,
+            &self.starts,
+            &self.lengths,
+            &self.sorted_starts,
+        ];
         let numbers: usize = numbers.map(PackedIntegers::memory_bytes).iter().sum();
         self.keys.memory_bytes() + numbers + self.tree.memory_bytes()
     }

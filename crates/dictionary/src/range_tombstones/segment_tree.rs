@@ -8,6 +8,9 @@ use std::ops::Range;
 
 const WORD: usize = u64::BITS as usize;
 
+/// Number of elements of which one level of [`SegmentTree::greatest`] stores the greatest.
+const BLOCK: usize = 16;
+
 /// A segment tree. The root is node 1, the children of node `n` are `2n` and `2n + 1`, and the
 /// cells are the last nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +25,9 @@ pub(super) struct SegmentTree {
     firsts: PackedIntegers,
     /// The entries, which are range delete numbers, grouped by node and oldest first within a node.
     entries: PackedIntegers,
+    /// The greatest element of each block of entries, then the greatest element of each block of
+    /// these, and so on. The last level has less than a block.
+    greatest: Box<[PackedIntegers]>,
 }
 
 impl SegmentTree {
@@ -81,6 +87,13 @@ impl SegmentTree {
         tree.firsts = PackedIntegers::of(firsts.iter().map(|first| u64::from(*first)));
         drop(firsts);
         tree.entries = PackedIntegers::of(entries.iter().map(|entry| u64::from(*entry)));
+        let mut levels = Vec::new();
+        while entries.len() >= BLOCK {
+            let greatest = |block: &[u32]| block.iter().copied().max().unwrap_or(0);
+            entries = entries.chunks(BLOCK).map(greatest).collect();
+            levels.push(PackedIntegers::of(entries.iter().map(|entry| u64::from(*entry))));
+        }
+        tree.greatest = levels.into();
         tree
     }
 
@@ -90,12 +103,11 @@ impl SegmentTree {
         nodes(range, self.cells, |node| tell(self.place(node)));
     }
 
-    /// Returns the number of nodes before `node` that have entries.
+    /// Returns the position of `node` among the nodes that have entries. The node must have some.
     fn place(&self, node: usize) -> usize {
         let (word, bit) = (node / WORD, node % WORD);
         debug_assert!(self.has[word] >> bit & 1 == 1, "node {node} has entries");
-        let lower = self.has[word] & !(u64::MAX << bit);
-        self.before[word] as usize + lower.count_ones() as usize
+        self.count_nodes_before(node)
     }
 
     /// Returns the range of the entries of `node`, or `None` if it has none.
@@ -131,10 +143,67 @@ impl SegmentTree {
         })
     }
 
+    /// Returns the greatest number of a range delete that covers any of the cells in `touched`. The
+    /// time is logarithmic in the number of range deletes.
+    pub(super) fn newest_within(&self, touched: Range<usize>) -> Option<usize> {
+        let cells = self.cells as usize;
+        let end = touched.end.min(cells);
+        if touched.start >= end {
+            return None;
+        }
+        // The ancestors of consecutive cells are consecutive nodes on each level, and the entries
+        // of consecutive nodes are consecutive.
+        let (mut first, mut last) = (cells + touched.start, cells + end - 1);
+        let mut newest = None;
+        while last > 0 {
+            let places = [first.max(1), last + 1].map(|node| self.count_nodes_before(node));
+            let [start, end] = places.map(|place| self.firsts.get(place) as usize);
+            newest = newest.max(self.greatest_entry(start..end));
+            (first, last) = (first / 2, last / 2);
+        }
+        newest.map(|number| number as usize)
+    }
+
+    /// Returns the number of nodes before `node` that have entries.
+    fn count_nodes_before(&self, node: usize) -> usize {
+        let (word, bit) = (node / WORD, node % WORD);
+        let last = || self.before.last().zip(self.has.last());
+        match self.has.get(word) {
+            Some(bits) => self.before[word] as usize + (bits & !(u64::MAX << bit)).count_ones() as usize,
+            None => last().map_or(0, |(before, bits)| (before + bits.count_ones()) as usize),
+        }
+    }
+
+    /// Returns the greatest of the entries at these places.
+    fn greatest_entry(&self, places: Range<usize>) -> Option<u64> {
+        let Range { mut start, mut end } = places;
+        let mut greatest = None;
+        for level in std::iter::once(&self.entries).chain(&self.greatest) {
+            while start < end && !start.is_multiple_of(BLOCK) {
+                greatest = greatest.max(Some(level.get(start)));
+                start += 1;
+            }
+            while start < end && !end.is_multiple_of(BLOCK) {
+                end -= 1;
+                greatest = greatest.max(Some(level.get(end)));
+            }
+            if start == end {
+                return greatest;
+            }
+            (start, end) = (start / BLOCK, end / BLOCK);
+        }
+        debug_assert!(start == end, "the last level has less than a block");
+        greatest
+    }
+
     /// Returns the memory used, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let bits = size_of_val(&*self.has) + size_of_val(&*self.before);
-        bits + self.firsts.memory_bytes() + self.entries.memory_bytes()
+        let levels = self.greatest.iter();
+        let greatest: usize = levels
+            .map(|level| size_of_val(level) + level.memory_bytes())
+            .sum();
+        bits + self.firsts.memory_bytes() + self.entries.memory_bytes() + greatest
     }
 }
 

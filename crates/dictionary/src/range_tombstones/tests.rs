@@ -77,6 +77,22 @@ fn parts_of_ranges_are_counted_cut_and_covered() {
         if low < high {
             assert_eq!(index.touching(&range), deletes.iter().filter(touches).count());
         }
+        let newest_touching = deletes.iter().filter(touches).map(|delete| delete.2).max();
+        assert_eq!(index.newest_touching(&[low], Some(&[high])), newest_touching);
+        let behind = |delete: &&Small| delete.0.max(low) < delete.1;
+        let newest_behind = deletes.iter().filter(behind).map(|delete| delete.2).max();
+        assert_eq!(index.newest_touching(&[low], None), newest_behind, "seed {seed}");
+        assert_eq!(
+            index.touching(&KeyRange::new(&[low], None)),
+            deletes.iter().filter(behind).count()
+        );
+        let (than, at) = (random.u64(..31), random.u64(..31));
+        let is_between = |key| newest(&deletes, key, at).is_some_and(|newest| newest > than);
+        assert_eq!(
+            index.cover_between(&[low], &[high], than, at),
+            (low..high).all(is_between),
+            "seed {seed}"
+        );
         let other = RangeTombstoneIndex::of(&list(&random_deletes(seed + 500, 12)));
         let nothing = KeyRange::new(&[7], Some(&[7]));
         let sources = [(&index, &range), (&other, &nothing)];
@@ -92,6 +108,38 @@ fn parts_of_ranges_are_counted_cut_and_covered() {
         for key in 0..20 {
             let wanted = newest(&deletes, key, at).filter(|_| range.contains(&[key]));
             assert_eq!(cut.covering(&[key], at), wanted, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn many_deletes_are_searched_as_a_walk_over_them_finds_them() {
+    let key = |number: u32| number.to_be_bytes();
+    let mut random = fastrand::Rng::with_seed(8);
+    for count in [1, 15, 16, 17, 255, 256, 257, 3000] {
+        let mut list = RangeTombstoneList::default();
+        let mut deletes = Vec::new();
+        for _ in 0..count {
+            let (start, len) = (random.u32(..4 * count), 1 + random.u32(..20));
+            let (end, sequence) = (start + len, random.u64(1..1 << 20));
+            list.push(&key(start), &key(end), sequence);
+            deletes.push((start, end, sequence));
+        }
+        let index = RangeTombstoneIndex::of(&list);
+        for _ in 0..300 {
+            let low = random.u32(..4 * count + 30);
+            let end = low + random.u32(..count);
+            let touching = deletes
+                .iter()
+                .filter(|delete| delete.0.max(low) < delete.1.min(end));
+            let range = KeyRange::new(&key(low), Some(&key(end)));
+            assert_eq!(
+                index.touching(&range),
+                touching.clone().count(),
+                "{count} deletes"
+            );
+            let newest = touching.map(|delete| delete.2).max();
+            assert_eq!(index.newest_touching(&key(low), Some(&key(end))), newest);
         }
     }
 }
