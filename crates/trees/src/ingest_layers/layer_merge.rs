@@ -164,13 +164,14 @@ impl LayerRunMerge {
             schema: Arc::clone(&how.schema),
             asks_filters: false,
             older: OlderData::Elsewhere,
+            horizon: MAX_SEQUENCE,
             sparse: Vec::new(),
             tier,
             filters: FilterSource::Merged,
             are_layers: true,
         };
-        let has_deletes = !self.group.deletes.is_empty();
-        let open = |sources| StitchInput::open_all(&how.store, sources, &rules, |_| !has_deletes);
+        let open =
+            |sources, deletes: &_| StitchInput::open_all(&how.store, sources, deletes, &rules, |_| true);
         Ok(PieceMerge {
             merger: RunMerger::over(&how.store, sources, plan, &options, open)?,
             inputs: inputs.into_iter().map(|(_, run)| run).collect(),

@@ -19,6 +19,7 @@ use alluvium_dictionary::contract::{MaintenanceStep, StepProgress};
 use alluvium_dictionary::merge::OlderData;
 use alluvium_dictionary::placement;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
 use alluvium_storage::Result;
 use alluvium_storage::extents::{AllocationClass, Extent};
 use std::collections::{BTreeMap, BTreeSet};
@@ -322,12 +323,15 @@ impl MergeStep {
             schema: Arc::clone(&shared.home.schema),
             asks_filters: plan.asks_filters,
             older: self.older,
+            horizon: plan.rule.horizon,
             sparse: plan.sparse.clone(),
             tier,
             filters: shared.options.filters,
             are_layers: false,
         };
-        let open = |sources| StitchInput::open_all(store, sources, &rules, |_| true);
+        let open = |sources, deletes: &Arc<RangeTombstoneIndex>| {
+            StitchInput::open_all(store, sources, deletes, &rules, |_| true)
+        };
         RunMerger::over(store, sources.collect(), plan, &options, open)
     }
 
@@ -382,8 +386,11 @@ impl MergeStep {
                 }
                 let filters = self.filters_of_adopted(fused.inputs());
                 let (built, taken) = fused.finish()?;
-                let stitched = &self.levels.shared.stitched;
-                stitched.fetch_add(taken.leaves, Ordering::Relaxed);
+                let shared = &self.levels.shared;
+                shared.stitched.fetch_add(taken.unread.adopted, Ordering::Relaxed);
+                shared
+                    .dropped_leaves
+                    .fetch_add(taken.unread.dropped, Ordering::Relaxed);
                 match built {
                     Some(built) => self.begin_mapping(built, filters),
                     None => {
@@ -422,13 +429,11 @@ impl MergeStep {
         if self.levels.shared.options.filters == FilterSource::Rehashed {
             return Vec::new();
         }
-        let adopted = inputs
-            .iter()
-            .zip(&self.inputs)
-            .filter(|(input, _)| input.adopted > 0);
-        let filters = adopted.map(|(input, member)| {
-            let (read, kept) = (input.run().pointer(), member.run.pointer());
-            assert!(read == kept, "an input of the merge");
+        let adopted = inputs.iter().filter(|input| input.adopted > 0);
+        let filters = adopted.map(|input| {
+            // The merge has left out runs that are deleted completely.
+            let is_it = |member: &&Arc<LevelMember>| member.run.pointer() == input.run().pointer();
+            let member = self.inputs.iter().find(is_it).expect("an input of the merge");
             maplet::MapletSource {
                 maplet: member.maplet.clone(),
                 rewrite: [Some(0)].into(),

@@ -44,6 +44,8 @@ pub(super) struct LevelsInner {
     pub(super) skipped_tombstones: SkippedTombstones,
     /// Number of leaves that merges have adopted without reading them.
     pub(super) stitched: AtomicU64,
+    /// Number of leaves that merges have dropped without reading them.
+    pub(super) dropped_leaves: AtomicU64,
     /// Counters of the bytes written by defragmentation, and by everything else.
     pub(super) ledger: DefragCounters,
 }
@@ -57,6 +59,9 @@ pub struct LevelsStats {
     pub runs: u64,
     /// Number of leaves that merges have adopted without reading them.
     pub taken_over: u64,
+    /// Number of leaves that merges have dropped without reading them, because range deletes delete
+    /// all their records.
+    pub dropped_leaves: u64,
     /// Number of jumps by scans in the current runs. A jump is a read that does not continue where
     /// the previous read ended.
     pub jumps: u64,
@@ -211,6 +216,7 @@ impl LevelsDictionary {
                 held: ScanMemory::default(),
                 skipped_tombstones: SkippedTombstones::default(),
                 stitched: AtomicU64::new(0),
+                dropped_leaves: AtomicU64::new(0),
                 ledger: DefragCounters::default(),
             }),
         }
@@ -238,6 +244,7 @@ impl LevelsDictionary {
             levels: version.levels.len() as u64,
             runs: version.newest_first.len() as u64,
             taken_over: self.stitched(),
+            dropped_leaves: self.shared.dropped_leaves.load(Ordering::Relaxed),
             jumps: self.jumps(),
             defragmented_runs,
             defragmented_bytes,

@@ -208,7 +208,9 @@ impl LevelsDictionary {
             let summary = member.run.summary();
             if summary.lowest_sequence.max(member.run.base()) <= horizon {
                 amount.deletes += weight.tombstones;
-                amount.has_range_deletes |= member.run.range_deletes().touching(&within) > 0;
+                let deletes = member.run.range_deletes();
+                let newest = deletes.newest_touching(&within.low, within.high.as_deref());
+                amount.has_range_deletes |= newest.is_some();
             }
         }
         Ok(amount)

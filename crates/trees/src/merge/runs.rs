@@ -74,7 +74,8 @@ pub(crate) trait RunMergeInput: merge::SortedSource<Error = Error> {
     }
 
     /// Reads the next leaf, and possibly some of the leaves after it. If `foreseen` is given, it is
-    /// the predicted number of leaves to read in total.
+    /// the predicted number of leaves to read in total. Leaves whose records are all deleted are
+    /// dropped instead.
     fn enter(&mut self, _foreseen: Option<usize>) -> Result<()> {
         Ok(())
     }
@@ -83,6 +84,11 @@ pub(crate) trait RunMergeInput: merge::SortedSource<Error = Error> {
     /// input past these leaves. Returns the number of adopted leaves.
     fn stitch(&mut self, _bound: Option<&[u8]>, _builder: &mut RunBuilder) -> Result<usize> {
         Ok(0)
+    }
+
+    /// Returns the number of leaves that the input has passed so far without reading them.
+    fn unread_leaves(&self) -> UnreadLeaves {
+        UnreadLeaves::default()
     }
 }
 
@@ -102,8 +108,17 @@ impl RunMergeInput for RunRecordCursor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InputCounts {
     pub(crate) records: u64,
-    /// Number of leaves that were adopted from the inputs instead of being copied.
-    pub(crate) leaves: u64,
+    /// The leaves that were not read.
+    pub(crate) unread: UnreadLeaves,
+}
+
+/// Numbers of leaves that a merge has consumed without reading them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UnreadLeaves {
+    /// Leaves that were adopted from the inputs instead of being copied.
+    pub(crate) adopted: u64,
+    /// Leaves whose records are all deleted by range deletes.
+    pub(crate) dropped: u64,
 }
 
 pub(crate) struct RunMerger<S: RunMergeInput = RunRecordCursor> {
@@ -273,7 +288,7 @@ impl RunMerger {
         plan: RunMergePlan<'_>,
         options: &RunOptions,
     ) -> Result<RunMerger> {
-        RunMerger::over(store, sources, plan, options, |sources| {
+        RunMerger::over(store, sources, plan, options, |sources, _| {
             let mut cursors = Vec::with_capacity(sources.len());
             for source in sources {
                 let (direction, access) = (MergeDirection::Forward, CursorAccess::Replacing);
@@ -288,13 +303,14 @@ impl RunMerger {
 
 impl<S: RunMergeInput> RunMerger<S> {
     /// Creates a merge like [`RunMerger::new`], but with inputs of another type. `open` is called
-    /// with the sources that are not completely deleted, and returns their inputs.
+    /// with the sources that are not completely deleted and with the range deletes of all of them,
+    /// and returns their inputs.
     pub(crate) fn over(
         store: &Arc<Store>,
         mut sources: Vec<RunSource>,
         plan: RunMergePlan<'_>,
         options: &RunOptions,
-        open: impl FnOnce(Vec<RunSource>) -> Result<Vec<S>>,
+        open: impl FnOnce(Vec<RunSource>, &Arc<RangeTombstoneIndex>) -> Result<Vec<S>>,
     ) -> Result<RunMerger<S>> {
         let rule = plan.rule.clone();
         drop_deleted(&mut sources, &rule);
@@ -323,7 +339,11 @@ impl<S: RunMergeInput> RunMerger<S> {
         for source in &sources {
             builder.inherit_from(&source.run, &source.range);
         }
-        let inputs = open(sources)?;
+        let inputs = open(sources, &deletes)?;
+        let taken = InputCounts {
+            records: 0,
+            unread: count_unread(&inputs),
+        };
         Ok(RunMerger {
             store: Arc::clone(store),
             merged: MergingIter::new(inputs, MergeDirection::Forward),
@@ -338,14 +358,14 @@ impl<S: RunMergeInput> RunMerger<S> {
             purpose: options.purpose,
             key: Vec::new(),
             messages: KeyMessages::default(),
-            taken: InputCounts::default(),
+            taken,
             are_layers,
             surplus: Vec::new(),
         })
     }
 
     /// Merges the messages of complete keys until at least `records` further records are consumed,
-    /// or all inputs are exhausted. An adopted leaf counts as one record.
+    /// or all inputs are exhausted. A leaf that is adopted, or dropped unread, counts as one record.
     pub(crate) fn step(&mut self, records: usize) -> Result<StepProgress> {
         let stop = self.done().saturating_add(records as u64);
         while let Some(winner) = self.merged.winner() {
@@ -403,10 +423,11 @@ impl<S: RunMergeInput> RunMerger<S> {
         self.builder.copied_keys()
     }
 
-    /// Returns the amount of work done so far: the number of consumed records plus that of adopted
+    /// Returns the amount of work done so far: the number of consumed records plus that of unread
     /// leaves.
     fn done(&self) -> u64 {
-        self.taken.records + self.taken.leaves
+        let UnreadLeaves { adopted, dropped } = self.taken.unread;
+        self.taken.records + adopted + dropped
     }
 
     /// Handles the case that the input with the smallest key is positioned before an unread leaf.
@@ -415,17 +436,19 @@ impl<S: RunMergeInput> RunMerger<S> {
     fn pass_unread(&mut self, winner: usize) -> Result<()> {
         let builder = &mut self.builder;
         let leaves = self.merged.gallop(|input, bound| input.stitch(bound, builder))?;
-        self.taken.leaves += leaves as u64;
         if leaves == 0 {
-            self.enter(winner)?;
+            return self.enter(winner);
         }
+        self.taken.unread = count_unread(self.merged.sources());
         Ok(())
     }
 
     /// Makes the input `winner` read its next leaf.
     fn enter(&mut self, winner: usize) -> Result<()> {
         let foreseen = S::foresee(self.merged.sources(), winner);
-        self.merged.advance_by(|input| input.enter(foreseen))
+        self.merged.advance_by(|input| input.enter(foreseen))?;
+        self.taken.unread = count_unread(self.merged.sources());
+        Ok(())
     }
 
     /// Returns the inputs, in the order in which their sources were passed to the constructor.
@@ -541,6 +564,15 @@ fn fold_layers(
 
 fn merge_record(operand: &[u8]) -> StoredRecord<'_> {
     StoredRecord::from(Message::merge(0, operand))
+}
+
+/// Returns the total numbers of leaves that the inputs have passed without reading them.
+fn count_unread<S: RunMergeInput>(inputs: &[S]) -> UnreadLeaves {
+    let counts = inputs.iter().map(S::unread_leaves);
+    counts.fold(UnreadLeaves::default(), |sum, of| UnreadLeaves {
+        adopted: sum.adopted + of.adopted,
+        dropped: sum.dropped + of.dropped,
+    })
 }
 
 /// Returns whether the merge copies a separate value instead of keeping the pointer to it. It

@@ -101,15 +101,16 @@ impl LeafDescriptor {
 impl IndexedRun {
     /// Returns whether leaves of this run may be adopted at all. This requires that the index has
     /// all the information that the new run needs: every key has exactly one record, no record can
-    /// expire or be folded, and a repair does not exclude any node. `is_layer` is set if the run and
-    /// the new run are layers of an ingest. The base of the run is then only the number of its
-    /// layer, and every record keeps the sequence number 0.
+    /// expire or be folded, and a repair does not exclude any node. The index does not state how
+    /// many keys a leaf has, so a run with several records of one key is excluded as a whole.
+    ///
+    /// `is_layer` is set if the run and the new run are layers of an ingest. The base of the run is
+    /// then only the number of its layer, and every record keeps the sequence number 0.
     pub(crate) fn is_adoptable(&self, is_layer: bool) -> bool {
         let summary = self.summary();
         summary.keys == summary.records
             && (summary.merges, summary.earliest_expiry_ms) == (0, 0)
             && (self.base() == 0 || (is_layer && summary.highest_sequence == 0))
-            && self.range_deletes().is_empty()
             && self.left_out().is_none()
     }
 

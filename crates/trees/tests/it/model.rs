@@ -89,6 +89,10 @@ fn workloads() -> Vec<(&'static str, Workload)> {
         named("deletes", &|to| {
             (to.deletes, to.range_deletes_in_10000) = (60, 200);
         }),
+        named("ranges among whole leaves", &|to| {
+            (to.sequential, to.deletes, to.merges, to.expires) = (97, 1, 0, false);
+            (to.keys, to.range_deletes_in_10000, to.snapshots) = (9000, 30, 2);
+        }),
         named("few keys", &|to| {
             (to.keys, to.victim) = (60, VictimPolicy::RandomMessage);
         }),
@@ -156,10 +160,11 @@ fn the_tree_reads_what_the_reference_reads() {
                 while let Some(&(name, workload, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let world = run(workload, seed, each);
                     let height = world.tree.height();
-                    let shape = world.tree.stats().shape;
+                    let stats = world.tree.stats();
                     println!(
-                        "{name}, seed {seed}: height {height}, {shape:?}, trace {:016x}",
-                        world.trace
+                        "{name}, seed {seed}: height {height}, {:?}, {} leaves taken over, {} dropped, \
+                        trace {:016x}",
+                        stats.shape, stats.adopted.0, stats.dropped_leaves, world.trace
                     );
                     let mut done = done.lock().unwrap();
                     let (edges, highest, ingests) = &mut *done;

@@ -232,6 +232,57 @@ fn clusters_leave_their_neighbours_where_they_are_and_all_space_comes_free() {
     assert!(usage.live_extent_bytes <= 8 * UNIT, "{usage:?}");
 }
 
+/// Loads keys in order with random ones above them, deletes a range of the former, and continues.
+fn with_a_deleted_range(adoption: AdoptionPolicy) -> Loaded {
+    let mut loaded = Loaded::new(adoption);
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut load = |loaded: &mut Loaded, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            loaded.put(number);
+            if random.u8(..4) == 0 {
+                loaded.put(random.u64(..40_000));
+            }
+        }
+    };
+    load(&mut loaded, 0..20_000);
+    loaded.sink();
+    loaded.sequence += 1;
+    let (start, end) = (4_000u64.to_be_bytes(), 9_000u64.to_be_bytes());
+    loaded
+        .memtable
+        .delete_range(&start, &end, loaded.sequence)
+        .unwrap();
+    loaded
+        .expected
+        .retain(|number, _| !(4_000..9_000).contains(number));
+    load(&mut loaded, 20_000..40_000);
+    loaded.sink();
+    loaded
+}
+
+#[test]
+fn leaves_are_taken_over_beside_a_deleted_range_and_dropped_within_it() {
+    let copying = with_a_deleted_range(AdoptionPolicy::Never);
+    let mut adopting = with_a_deleted_range(AdoptionPolicy::Above(0));
+    copying.check();
+    adopting.check();
+    let (with, without) = (adopting.amplification(), copying.amplification());
+    assert!(with < without, "{with} and {without} hundredths");
+    // What the deletes have not reached yet is rewritten.
+    for low in [4_000u64, 6_000, 8_900] {
+        adopting.tree.compact_fully(&low.to_be_bytes()).unwrap();
+    }
+    adopting.settle();
+    adopting.check();
+    let stats = adopting.tree.stats();
+    assert!(
+        stats.adopted.0 > 100 && stats.dropped_leaves > 20,
+        "{} leaves taken over, {} dropped",
+        stats.adopted.0,
+        stats.dropped_leaves
+    );
+}
+
 /// Prints the bytes written per user byte, with and without reuse:
 ///
 /// ```text

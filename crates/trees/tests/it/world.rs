@@ -35,6 +35,8 @@ pub(crate) struct Workload {
     pub(crate) local: u32,
     pub(crate) deletes: u32,
     pub(crate) merges: u32,
+    /// Whether some values expire.
+    pub(crate) expires: bool,
     pub(crate) range_deletes_in_10000: u32,
     pub(crate) long_values: u32,
     pub(crate) shape: TrunkShape,
@@ -58,6 +60,7 @@ impl Default for Workload {
             local: 0,
             deletes: 15,
             merges: 15,
+            expires: true,
             range_deletes_in_10000: 20,
             long_values: 1,
             shape: TrunkShape {
@@ -276,7 +279,7 @@ impl World {
             self.history.add(&key, at, MessageKind::Merge, 0, &operand);
         } else {
             let value = self.value();
-            let expires_ms = if self.random.u32(..50) == 0 {
+            let expires_ms = if self.random.u32(..50) == 0 && self.workload.expires {
                 self.now_ms + self.random.u64(..200)
             } else {
                 0

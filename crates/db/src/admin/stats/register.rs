@@ -193,6 +193,8 @@ pub(super) const STRUCTURES: &[MetricRow] = rows! {
         "Jumps of scans in the current runs: reads that do not start where the previous one ended.";
     "levels.leaves_taken_over", Count, Counter, |s| s.levels.as_ref().map(|levels| levels.taken_over as f64),
         "Leaves that merges reused without reading them.";
+    "levels.leaves_dropped", Count, Counter, |s| s.levels.as_ref().map(|levels| levels.dropped_leaves as f64),
+        "Leaves that merges dropped without reading them, because ranges of keys were deleted.";
     "levels.defragmented_runs", Count, Counter, |s| s.levels.as_ref().map(|levels| levels.defragmented_runs as f64),
         "Runs rewritten to speed up scans.";
     "levels.defragmented_bytes", Bytes, Counter, |s| s.levels.as_ref().map(|levels| levels.defragmented_bytes as f64),

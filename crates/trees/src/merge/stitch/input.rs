@@ -1,15 +1,17 @@
 //! An input of a merge that reads the leaves of its run only where the merge cannot adopt them.
 
+use super::leaf_coverage::{InputDeletes, LeafCoverage};
 use super::policy::{FilterSource, StitchPolicy, StitchView};
 use super::read_prediction::{KeyInterval, KnownIntervals, leaves_to_read};
-use crate::merge::runs::{RunMergeInput, RunSource, lies_in, unit_lies_in};
+use crate::merge::runs::{RunMergeInput, RunSource, UnreadLeaves, lies_in, unit_lies_in};
 use crate::run::{
     self, CursorAccess, ExtentUse, IndexedRun, LeafDescriptor, LeafDescriptorIter, RunBuilder,
     RunRecordCursor,
 };
-use alluvium_base::Purpose;
+use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::merge::{self, MergeDirection, OlderData};
 use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
 use alluvium_dictionary::record::StoredRecord;
 use alluvium_dictionary::rules::KeyspaceSchema;
 use alluvium_dictionary::value_log::ValuePointer;
@@ -17,6 +19,7 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// A run as an input of a merge. If leaves of the run may be adopted, the input iterates over the
@@ -30,11 +33,12 @@ pub(crate) struct StitchInput {
     sparse: Vec<Extent>,
     store: Arc<Store>,
     rules: StitchRules,
+    deletes: InputDeletes,
     /// Iterates over the leaves of the run; `None` if the whole run is read.
     leaves: Option<LeafDescriptorIter>,
     /// The next leaves, whose index entries have been read. If `cursor` is absent, the input is
     /// positioned before the first of these leaves.
-    ahead: VecDeque<LeafDescriptor>,
+    ahead: VecDeque<UpcomingLeaf>,
     /// Total size in bytes of the lower and upper bounds of the leaves in `ahead`.
     ahead_bytes: usize,
     /// Number of leaves in `ahead` that could have been adopted at the last attempt, but that the
@@ -55,6 +59,29 @@ pub(crate) struct StitchInput {
     pub(crate) adopted: u64,
     /// Number of records in the leaves adopted so far.
     pub(crate) adopted_records: u64,
+    /// Number of leaves dropped so far without being read, because range deletes cover them.
+    pub(crate) dropped: u64,
+}
+
+/// A leaf whose index entry has been read, with the effect of the merge's range deletes on it.
+struct UpcomingLeaf {
+    leaf: LeafDescriptor,
+    coverage: LeafCoverage,
+}
+
+impl Deref for UpcomingLeaf {
+    type Target = LeafDescriptor;
+
+    fn deref(&self) -> &LeafDescriptor {
+        &self.leaf
+    }
+}
+
+impl UpcomingLeaf {
+    /// Returns whether every record of the leaf is deleted for every reader (B4).
+    fn is_deleted(&self) -> bool {
+        self.coverage == LeafCoverage::Complete
+    }
 }
 
 /// The conditions under which the inputs of a merge adopt leaves.
@@ -65,6 +92,8 @@ pub(crate) struct StitchRules {
     /// Whether compaction filters must examine every record.
     pub(crate) asks_filters: bool,
     pub(crate) older: OlderData,
+    /// The oldest sequence number at which a reader may still read.
+    pub(crate) horizon: SequenceNumber,
     /// Extents that contain little live data, sorted.
     pub(crate) sparse: Vec<Extent>,
     /// The storage tier of the new run. Leaves on other tiers are copied.
@@ -74,7 +103,7 @@ pub(crate) struct StitchRules {
     pub(crate) are_layers: bool,
 }
 
-/// Maximum number of leaves adopted in one step. The index entries of all these leaves are in
+/// Maximum number of leaves adopted, or dropped, in one step. The index entries of all these leaves are in
 /// memory at the same time.
 const MOST_AT_ONCE: usize = 4096;
 /// Maximum number of leaves read together. The index entries of all these leaves are in memory at
@@ -86,30 +115,29 @@ const MOST_AHEAD_BYTES: usize = 1 << 20;
 const _: () = assert!(MOST_TOGETHER > 1 && MOST_AT_ONCE > MOST_TOGETHER);
 
 impl StitchInput {
-    /// Opens the inputs of a merge. `sources` must be in order from newest to oldest. Leaves are
-    /// adopted only from runs for which `may_adopt` returns `true`.
+    /// Opens the inputs of a merge. `sources` must be in order from newest to oldest, and `deletes`
+    /// must have the range deletes of all of them. Leaves are adopted, or dropped unread, only from
+    /// runs for which `may_adopt` returns `true`.
     pub(crate) fn open_all(
         store: &Arc<Store>,
         sources: Vec<RunSource>,
+        deletes: &Arc<RangeTombstoneIndex>,
         rules: &StitchRules,
         may_adopt: impl Fn(&IndexedRun) -> bool,
     ) -> Result<Vec<StitchInput>> {
-        // If any source has range deletes, no leaf is adopted, because a range delete may affect
-        // any leaf.
-        let may_stitch =
-            rules.stitching.is_on() && sources.iter().all(|source| source.run.range_deletes().is_empty());
         let mut inputs = Vec::with_capacity(sources.len());
         let mut whole = Vec::new();
         for RunSource { run, range } in sources {
-            let leaves = match may_stitch && run.is_adoptable(rules.are_layers) && may_adopt(&run) {
-                true => Some(LeafDescriptorIter::new(
-                    &run,
-                    store,
-                    &range.low,
-                    Purpose::Compact,
-                )?),
-                false => None,
-            };
+            let leaves =
+                match rules.stitching.is_on() && run.is_adoptable(rules.are_layers) && may_adopt(&run) {
+                    true => Some(LeafDescriptorIter::new(
+                        &run,
+                        store,
+                        &range.low,
+                        Purpose::Compact,
+                    )?),
+                    false => None,
+                };
             if leaves.is_none() {
                 let (direction, access) = (MergeDirection::Forward, CursorAccess::Replacing);
                 whole.push(run.cursor(store, range.clone(), direction, access));
@@ -120,6 +148,7 @@ impl StitchInput {
             sparse.sort_unstable();
             inputs.push(StitchInput {
                 sparse,
+                deletes: InputDeletes::new(deletes, &run, &range, rules.horizon),
                 run,
                 range,
                 store: Arc::clone(store),
@@ -134,6 +163,7 @@ impl StitchInput {
                 end: None,
                 adopted: 0,
                 adopted_records: 0,
+                dropped: 0,
             });
         }
         let read_whole = inputs.iter().filter(|input| input.leaves.is_none()).count();
@@ -147,7 +177,7 @@ impl StitchInput {
         for input in &mut inputs {
             match input.leaves {
                 None => input.cursor = whole.next(),
-                Some(_) => input.look_on()?,
+                Some(_) => input.pass(0)?,
             }
         }
         Ok(inputs)
@@ -172,7 +202,8 @@ impl StitchInput {
             match next {
                 Some(leaf) if !self.range.ends_before(leaf.low()) => {
                     self.ahead_bytes += leaf.key_bytes();
-                    self.ahead.push_back(leaf);
+                    let coverage = self.deletes.coverage(&leaf);
+                    self.ahead.push_back(UpcomingLeaf { leaf, coverage });
                 }
                 _ => {
                     self.leaves = self.leaves.take().map(LeafDescriptorIter::ended);
@@ -213,6 +244,7 @@ impl StitchInput {
         let follows = place == 0 || leaf.follows(&self.ahead[place - 1]);
         let is_kept = self.rules.older == OlderData::Elsewhere || !leaf.has_deletes();
         is_alone
+            && leaf.coverage == LeafCoverage::Clear
             && is_within
             && stays
             && is_whole
@@ -261,19 +293,41 @@ impl StitchInput {
     fn known(&self) -> KnownIntervals<'_, impl Iterator<Item = KeyInterval<'_>>> {
         let reading = self.cursor.as_ref().and_then(RunRecordCursor::key);
         let reading = reading.map(|key| (key, self.end.as_deref()));
-        let leaves = self.ahead.iter().map(|leaf| (leaf.low(), leaf.end()));
+        let leaves = self.ahead.iter().filter(|leaf| !leaf.is_deleted());
+        let leaves = leaves.map(|leaf| (leaf.low(), leaf.end()));
         KnownIntervals {
             stretches: reading.into_iter().chain(leaves).peekable(),
             has_more: self.leaves.as_ref().is_some_and(|leaves| !leaves.is_over()),
         }
     }
 
-    /// Removes the first `count` leaves, which were read or adopted, from `ahead`.
+    /// Removes the first `count` leaves, which were read or adopted, from `ahead`, and drops deleted
+    /// leaves that follow.
     fn pass(&mut self, count: usize) -> Result<()> {
+        self.remove(count);
+        self.drop_deleted()?;
+        self.look_on()
+    }
+
+    /// Removes the first `count` leaves from `ahead`.
+    fn remove(&mut self, count: usize) {
         assert!(count <= self.ahead.len(), "leaves are passed once");
         let passed = self.ahead.drain(..count);
         self.ahead_bytes -= passed.map(|leaf| leaf.key_bytes()).sum::<usize>();
-        self.look_on()
+    }
+
+    /// Drops the next leaves as long as they are deleted, up to the maximum number of one step. If
+    /// `ahead` begins with a deleted leaf afterwards, the maximum was reached.
+    fn drop_deleted(&mut self) -> Result<()> {
+        for _ in 0..MOST_AT_ONCE {
+            if !self.look_ahead(1)? || !self.ahead[0].is_deleted() {
+                break;
+            }
+            self.remove(1);
+            self.dropped += 1;
+            self.goes_on = false;
+        }
+        Ok(())
     }
 }
 
@@ -284,7 +338,7 @@ impl merge::SortedSource for StitchInput {
     fn key(&self) -> Option<&[u8]> {
         match &self.cursor {
             Some(cursor) => cursor.key(),
-            None => self.ahead.front().map(LeafDescriptor::low),
+            None => self.ahead.front().map(|leaf| leaf.low()),
         }
     }
 
@@ -316,6 +370,13 @@ impl RunMergeInput for StitchInput {
         self.cursor.is_none() && !self.ahead.is_empty()
     }
 
+    fn unread_leaves(&self) -> UnreadLeaves {
+        UnreadLeaves {
+            adopted: self.adopted,
+            dropped: self.dropped,
+        }
+    }
+
     fn foresee(sources: &[StitchInput], winner: usize) -> Option<usize> {
         let this = &sources[winner];
         if !this.ahead.front()?.is_exact() {
@@ -339,6 +400,9 @@ impl RunMergeInput for StitchInput {
     /// with each consecutive call.
     fn enter(&mut self, foreseen: Option<usize>) -> Result<()> {
         assert!(self.is_unread(), "it stands before a leaf");
+        if self.ahead[0].is_deleted() {
+            return self.pass(0);
+        }
         let refused = std::mem::take(&mut self.refused);
         let window = match foreseen {
             Some(foreseen) if foreseen >= refused.max(1) => foreseen,
@@ -349,7 +413,11 @@ impl RunMergeInput for StitchInput {
             }
         };
         self.look_ahead(window)?;
-        let window = window.clamp(1, self.ahead.len());
+        let mut window = window.clamp(1, self.ahead.len());
+        // A deleted leaf is not read, so the leaves before it are read without it.
+        if let Some(deleted) = self.ahead.iter().take(window).position(UpcomingLeaf::is_deleted) {
+            window = deleted;
+        }
         assert!(self.cursor.is_none(), "leaves ahead are behind all that is read");
         let low = self.ahead[0].low().to_vec();
         let high = self.ahead[window - 1].end().map(<[u8]>::to_vec);
@@ -369,6 +437,9 @@ impl RunMergeInput for StitchInput {
     }
 
     fn stitch(&mut self, bound: Option<&[u8]>, builder: &mut RunBuilder) -> Result<usize> {
+        if self.ahead[0].is_deleted() {
+            return Ok(0);
+        }
         let mut count = 0;
         while count < MOST_AT_ONCE && self.look_ahead(count + 1)? && self.may_adopt(count, bound) {
             count += 1;

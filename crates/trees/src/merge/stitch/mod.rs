@@ -19,9 +19,20 @@
 //! - **B1** No other input has a key between the first key and the end of an adopted leaf.
 //! - **B2** An adopted leaf is full, follows the previous adopted leaf on the device, and is
 //!   completely within the key range of its source.
-//! - **B3** The merge need not fold, filter, expire or delete any record of an adopted leaf.
+//! - **B3** The merge need not fold, filter, expire or delete any record of an adopted leaf. In
+//!   particular, every range delete of any input that touches the leaf is older than all records of
+//!   the leaf.
+//! - **B4** A leaf is dropped without being read only if every key between its bounds is covered by
+//!   a range delete that every reader sees and that is newer than all records of the leaf.
+//!
+//! A record whose sequence number was replaced by 0 is older than every range delete that covers
+//! its key: all range deletes that every reader saw were applied and dropped when the number was
+//! replaced (G4), and later ones are newer. An adopted leaf keeps its records unchanged, so
+//! comparisons of sequence numbers order its records and the range deletes of the new run in the
+//! same way as before the merge.
 
 mod input;
+mod leaf_coverage;
 mod policy;
 mod read_prediction;
 

@@ -4,7 +4,7 @@
 use super::merging::{AdoptedRun, AdoptionConditions, CompactionMerge};
 use crate::maplet::{self, MapletMerger};
 use crate::merge::memory::merge_bytes;
-use crate::merge::runs::{InputCounts, RunMergePlan, RunSource};
+use crate::merge::runs::{InputCounts, RunMergePlan, RunSource, UnreadLeaves};
 use crate::run::{BuiltRun, IndexedRun, RangeWeight};
 use crate::tiered::policy;
 use crate::tiered::trunk::{
@@ -222,7 +222,8 @@ impl CompactionJob {
                 let (built, taken, adopted) = merging.finish()?;
                 self.note(&taken, built.as_ref());
                 if has_looked {
-                    self.trunk.note_adoption(taken.leaves);
+                    let UnreadLeaves { adopted, dropped } = taken.unread;
+                    self.trunk.note_adoption(adopted + dropped);
                 }
                 match built {
                     Some(built) => self.begin_mapping(built, &adopted),
@@ -266,7 +267,9 @@ impl CompactionJob {
                 .adopted_bytes
                 .fetch_add(built.adopted_bytes, Ordering::Relaxed);
         }
-        tallies.adopted_leaves.fetch_add(taken.leaves, Ordering::Relaxed);
+        let UnreadLeaves { adopted, dropped } = taken.unread;
+        tallies.adopted_leaves.fetch_add(adopted, Ordering::Relaxed);
+        tallies.dropped_leaves.fetch_add(dropped, Ordering::Relaxed);
     }
 
     fn begin_mapping(&mut self, mut built: BuiltRun, adopted: &[AdoptedRun]) -> Result<StepProgress> {

@@ -6,6 +6,7 @@ use crate::merge::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules,
 use crate::run::{BuiltRun, IndexedRun, RunOptions};
 use crate::tiered::trunk::AdoptionPolicy;
 use alluvium_dictionary::contract::StepProgress;
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, Result};
 use std::fmt;
@@ -48,8 +49,7 @@ impl AdoptionConditions<'_> {
     /// adopted. Returns `None` if all leaves are to be copied.
     fn threshold(&self, store: &Store, sources: &[RunSource]) -> Option<u32> {
         let may_adopt = |source: &&RunSource| (self.is_whole)(&source.run) && source.run.is_adoptable(false);
-        let has_deletes = |source: &RunSource| !source.run.range_deletes().is_empty();
-        if self.adoption == AdoptionPolicy::Never || sources.iter().any(has_deletes) {
+        if self.adoption == AdoptionPolicy::Never {
             return None;
         }
         let largest = sources
@@ -93,10 +93,13 @@ impl CompactionMerge {
             filters: FilterSource::Merged,
             are_layers: false,
             older: plan.rule.older,
+            horizon: plan.rule.horizon,
             sparse: plan.sparse.clone(),
             tier: options.tier,
         };
-        let open = |sources| StitchInput::open_all(store, sources, &rules, |run| (choice.is_whole)(run));
+        let open = |sources, deletes: &Arc<RangeTombstoneIndex>| {
+            StitchInput::open_all(store, sources, deletes, &rules, |run| (choice.is_whole)(run))
+        };
         let fused = RunMerger::over(store, sources, plan, options, open)?;
         Ok(CompactionMerge::Stitching(Box::new(fused)))
     }
@@ -135,7 +138,10 @@ impl CompactionMerge {
             .collect();
         let (built, taken) = fused.finish()?;
         let leaves: u64 = adopted.iter().map(|adopted| adopted.leaves).sum();
-        assert!(leaves == taken.leaves, "a leaf is taken over from one run");
+        assert!(
+            leaves == taken.unread.adopted,
+            "a leaf is taken over from one run"
+        );
         assert!(
             adopted.is_empty() || built.is_some(),
             "what was taken over is in the result"

@@ -97,6 +97,9 @@ pub struct TreeStats {
     /// Number of leaves that compactions have adopted without reading them, and their size in
     /// bytes.
     pub adopted: (u64, u64),
+    /// Number of leaves that compactions have dropped without reading them, because range deletes
+    /// delete all their records.
+    pub dropped_leaves: u64,
 }
 
 /// Counters that steps update without holding the trunk's lock.
@@ -110,6 +113,7 @@ pub(crate) struct StepCounters {
     pub(crate) incorporated_bytes: AtomicU64,
     pub(crate) adopted_leaves: AtomicU64,
     pub(crate) adopted_bytes: AtomicU64,
+    pub(crate) dropped_leaves: AtomicU64,
     /// Number of further compactions that will copy everything. It is set when a compaction that
     /// searched for adoptable leaves found none.
     pub(crate) copying: AtomicU64,

@@ -166,6 +166,7 @@ impl Trunk {
             compacted_bytes: read(&tallies.compacted_bytes),
             incorporated_bytes: read(&tallies.incorporated_bytes),
             adopted: (read(&tallies.adopted_leaves), read(&tallies.adopted_bytes)),
+            dropped_leaves: read(&tallies.dropped_leaves),
         }
     }
 
@@ -307,7 +308,7 @@ impl Trunk {
         }
     }
 
-    /// Notes how many leaves were adopted by a compaction that was allowed to adopt leaves.
+    /// Notes how many leaves were not read by a compaction that was allowed to adopt leaves.
     pub(crate) fn note_adoption(&self, leaves: u64) {
         assert!(
             self.options.adoption != AdoptionPolicy::Never,

@@ -4,6 +4,7 @@
 mod apart;
 mod cases;
 mod differential;
+mod ranges;
 mod rehash;
 mod rules;
 mod scans;
