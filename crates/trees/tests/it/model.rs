@@ -89,10 +89,6 @@ fn workloads() -> Vec<(&'static str, Workload)> {
         named("deletes", &|to| {
             (to.deletes, to.range_deletes_in_10000) = (60, 200);
         }),
-        named("ranges among whole leaves", &|to| {
-            (to.sequential, to.deletes, to.merges, to.expires) = (97, 1, 0, false);
-            (to.keys, to.range_deletes_in_10000, to.snapshots) = (9000, 30, 2);
-        }),
         named("few keys", &|to| {
             (to.keys, to.victim) = (60, VictimPolicy::RandomMessage);
         }),
@@ -192,6 +188,41 @@ fn the_tree_reads_what_the_reference_reads() {
             );
         }
     }
+}
+
+/// Long rows of keys fill whole leaves, and range deletes begin and end among them.
+#[test]
+fn the_tree_reads_what_the_reference_reads_beside_range_deletes() {
+    let operations = number("ALLUVIUM_TREE_OPERATIONS", 30_000);
+    let first = number("ALLUVIUM_TREE_SEED", 1);
+    let workload = Workload {
+        sequential: 99,
+        deletes: 0,
+        merges: 0,
+        expires: false,
+        range_deletes_in_10000: 20,
+        long_values: 0,
+        keys: 6000,
+        snapshots: 2,
+        shape: TrunkShape {
+            fanout: 4,
+            memtable: 48 << 10,
+        },
+        ..Workload::default()
+    };
+    let (mut adopted, mut dropped) = (0, 0);
+    for seed in first..first + 3 {
+        let stats = run(workload, seed, operations / 3).tree.stats();
+        println!(
+            "seed {seed}: {} leaves taken over, {} dropped",
+            stats.adopted.0, stats.dropped_leaves
+        );
+        (adopted, dropped) = (adopted + stats.adopted.0, dropped + stats.dropped_leaves);
+    }
+    assert!(
+        adopted > 0 && dropped > 0,
+        "{adopted} leaves taken over, {dropped} dropped"
+    );
 }
 
 #[test]
