@@ -272,8 +272,8 @@ impl RangeTombstoneIndex {
         true
     }
 
-    /// Returns whether range deletes with sequence numbers above `than`, up to `at`, cover every key
-    /// in `low..end`. The time is that of one search for each range delete on the way.
+    /// Returns whether range deletes with sequence numbers above `than`, up to `at`, cover every
+    /// key in `low..end`. The time is that of one search for each range delete on the way.
     #[must_use]
     pub fn cover_between(&self, low: &[u8], end: &[u8], than: SequenceNumber, at: SequenceNumber) -> bool {
         let Some(mut cell) = self.cell(low) else {

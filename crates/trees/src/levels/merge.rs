@@ -19,7 +19,6 @@ use alluvium_dictionary::contract::{MaintenanceStep, StepProgress};
 use alluvium_dictionary::merge::OlderData;
 use alluvium_dictionary::placement;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
 use alluvium_storage::Result;
 use alluvium_storage::extents::{AllocationClass, Extent};
 use std::collections::{BTreeMap, BTreeSet};
@@ -329,9 +328,7 @@ impl MergeStep {
             filters: shared.options.filters,
             are_layers: false,
         };
-        let open = |sources, deletes: &Arc<RangeTombstoneIndex>| {
-            StitchInput::open_all(store, sources, deletes, &rules, |_| true)
-        };
+        let open = |sources, deletes: &_| StitchInput::open_all(store, sources, deletes, &rules, |_| true);
         RunMerger::over(store, sources.collect(), plan, &options, open)
     }
 
@@ -386,11 +383,7 @@ impl MergeStep {
                 }
                 let filters = self.filters_of_adopted(fused.inputs());
                 let (built, taken) = fused.finish()?;
-                let shared = &self.levels.shared;
-                shared.stitched.fetch_add(taken.unread.adopted, Ordering::Relaxed);
-                shared
-                    .dropped_leaves
-                    .fetch_add(taken.unread.dropped, Ordering::Relaxed);
+                self.levels.note_unread(&taken.unread);
                 match built {
                     Some(built) => self.begin_mapping(built, filters),
                     None => {

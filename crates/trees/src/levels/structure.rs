@@ -5,6 +5,7 @@ use super::format::LevelsContents;
 use super::options::LevelsOptions;
 use super::skipped_tombstones::SkippedTombstones;
 use super::state::{LevelMember, LevelRuns, LevelsVersion, LevelsWriterState, RunAge, groups, newest_first};
+use crate::merge::runs::UnreadLeaves;
 use crate::merge::stitch::StitchPolicy;
 use crate::run_locations::{RunName, RunPlace};
 use crate::segment_scan::ScanMemory;
@@ -271,6 +272,13 @@ impl LevelsDictionary {
     #[must_use]
     pub fn stitched(&self) -> u64 {
         self.shared.stitched.load(Ordering::Relaxed)
+    }
+
+    /// Counts the leaves that a merge has not read.
+    pub(super) fn note_unread(&self, leaves: &UnreadLeaves) {
+        let shared = &self.shared;
+        shared.stitched.fetch_add(leaves.adopted, Ordering::Relaxed);
+        shared.dropped_leaves.fetch_add(leaves.dropped, Ordering::Relaxed);
     }
 
     /// Sets the maximum number of bytes that all scans together may keep in memory between their

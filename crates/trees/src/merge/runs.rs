@@ -365,7 +365,8 @@ impl<S: RunMergeInput> RunMerger<S> {
     }
 
     /// Merges the messages of complete keys until at least `records` further records are consumed,
-    /// or all inputs are exhausted. A leaf that is adopted, or dropped unread, counts as one record.
+    /// or all inputs are exhausted. A leaf that is adopted, or dropped unread, counts as one
+    /// record.
     pub(crate) fn step(&mut self, records: usize) -> Result<StepProgress> {
         let stop = self.done().saturating_add(records as u64);
         while let Some(winner) = self.merged.winner() {

@@ -103,8 +103,8 @@ pub(crate) struct StitchRules {
     pub(crate) are_layers: bool,
 }
 
-/// Maximum number of leaves adopted, or dropped, in one step. The index entries of all these leaves are in
-/// memory at the same time.
+/// Maximum number of leaves adopted, or dropped, in one step. The index entries of all adopted
+/// leaves are in memory at the same time.
 const MOST_AT_ONCE: usize = 4096;
 /// Maximum number of leaves read together. The index entries of all these leaves are in memory at
 /// the same time.
@@ -301,8 +301,8 @@ impl StitchInput {
         }
     }
 
-    /// Removes the first `count` leaves, which were read or adopted, from `ahead`, and drops deleted
-    /// leaves that follow.
+    /// Removes the first `count` leaves, which were read or adopted, from `ahead`, and drops
+    /// deleted leaves that follow.
     fn pass(&mut self, count: usize) -> Result<()> {
         self.remove(count);
         self.drop_deleted()?;

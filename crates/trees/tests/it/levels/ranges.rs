@@ -1,5 +1,6 @@
-//! Leaves beside and below range deletes: merges reuse what no range delete touches, drop what range
-//! deletes cover completely, and copy everything else. All permitted leaves are reused (f = 0).
+//! Leaves beside and below range deletes: merges reuse what no range delete touches, drop what
+//! range deletes cover completely, and copy everything else. All permitted leaves are reused
+//! (f = 0).
 //!
 //! The comparison is small in `cargo test`. A larger one from another seed:
 //!
