@@ -26,6 +26,8 @@ pub enum CommandExit {
     Full = 7,
     /// The transaction conflicts with another one.
     Conflict = 8,
+    /// The script of a transaction ended without `commit`.
+    NotCommitted = 9,
     /// The command was stopped by Ctrl-C or another signal.
     Interrupted = 130,
 }
@@ -42,6 +44,7 @@ Exit codes:
     6  the store is open in another process
     7  the disk is full
     8  conflict with another transaction; run the command again
+    9  a script ended without `commit`; its last transaction was rolled back
   130  stopped by Ctrl-C or a signal; nothing is lost";
 
 impl From<CommandExit> for ExitCode {

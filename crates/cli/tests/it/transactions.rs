@@ -46,13 +46,84 @@ fn the_example_of_the_documentation_says_what_it_is_said_to_say() {
 #[test]
 fn what_is_not_committed_is_rolled_back_which_is_said() {
     let place = bank();
-    let said = script(&place, "accounts put bob 1\n", &[]).ended(0);
+    let said = script(&place, "accounts put bob 1\n", &[]).ended(9);
     assert!(said.text().contains("without a commit"), "{said:?}");
-    said.complained("rolled back");
+    said.complained("without `commit`: nothing was committed");
     let said = script(&place, "accounts put bob 2\nrollback\n", &[]).ended(0);
     assert!(said.text().contains("is rolled back"), "{said:?}");
     assert_eq!(said.err, "");
     assert_eq!(scanned(&place, "accounts"), "alice\t100\n");
+}
+
+#[test]
+fn a_script_without_an_end_has_its_own_exit_code() {
+    let place = bank();
+    let fed = |text: &str, more: &[&str]| {
+        let form = [&["transaction", "-", "-k", "accounts"], more].concat();
+        place.fed(form, text.as_bytes())
+    };
+    // The whole script, and what arrives if the program that writes it ends early.
+    let whole = "# a transfer\nuse accounts\nget alice\nput bob 1\ncommit\n";
+    for (cut, _) in whole.match_indices('\n').filter(|(at, _)| *at + 1 < whole.len()) {
+        for form in [&[][..], &["--json"], &["--locking"]] {
+            fed(&whole[..=cut], form)
+                .ended(9)
+                .complained("without `commit`: nothing was committed");
+        }
+    }
+    fed("", &[]).ended(9).complained("nothing was committed");
+    assert_eq!(scanned(&place, "accounts"), "alice\t100\n");
+    script(&place, "# nothing\n", &[]).ended(9);
+    fed("put bob 1\ncommit\nput bob 2\n", &[])
+        .ended(9)
+        .complained("those before it stay committed");
+    fed("put bob 3\nrollback\nput bob 4\n", &[])
+        .ended(9)
+        .complained("nothing was committed");
+    for text in [
+        "put bob 5\nrollback\n",
+        "put bob 1\ncommit\nuse audit\n",
+        "get bob\nrollback\n# the end\n",
+    ] {
+        assert_eq!(fed(text, &[]).ended(0).err, "", "{text}");
+    }
+    assert_eq!(scanned(&place, "accounts"), "alice\t100\nbob\t1\n");
+}
+
+/// Runs a script whose standard output is closed after the start.
+fn with_closed_output(place: &Place, script: &str) -> Said {
+    let mut child = place
+        .command(["transaction", "-", "-k", "accounts"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().expect("it is piped");
+    // The program may end at its first output, and then the rest of the script has no reader.
+    let _ = stdin.write_all(script.as_bytes());
+    drop(stdin);
+    child.wait_with_output().expect("it ends").into()
+}
+
+#[test]
+fn a_script_whose_output_is_closed_does_not_look_committed() {
+    let place = bank();
+    with_closed_output(&place, "put bob 1\nput carol 1\ncommit\n")
+        .ended(9)
+        .complained("nothing was committed");
+    assert_eq!(scanned(&place, "accounts"), "alice\t100\n");
+    // The lines of a file are printed after the commit.
+    let path = place.file("script.txt", "put bob 1\ncommit\n# the end\n");
+    let mut child = place
+        .command(["transaction", path.to_str().unwrap(), "-k", "accounts"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(scanned(&place, "accounts"), "alice\t100\nbob\t1\n");
 }
 
 #[test]
@@ -290,7 +361,7 @@ fn records_of_a_server_are_read_by_a_script_but_not_locked() {
         script(&place, &format!("redis {line}\n"), &["--locking"])
             .ended(2)
             .complained("would wait for the locks");
-        script(&place, &format!("redis {line}\n"), &[]).ended(0);
+        script(&place, &format!("redis {line}\nrollback\n"), &[]).ended(0);
     }
 }
 

@@ -12,7 +12,6 @@ use crate::context::CommandContext;
 use crate::store::StoreHandle;
 use crate::terminal::confirm::Consent;
 use crate::terminal::exit::{CommandExit, classify, failure};
-use crate::terminal::screen;
 use crate::values::bytes::ByteEncoding;
 use crate::verbs::serve::DurabilityArg;
 use alluvium_server::control::{
@@ -46,8 +45,10 @@ Operations:
   commit                   rollback
 
 Put a word with blanks in double quotes. Write unprintable bytes as `scan` prints them: \\n, \\xff, \\\\. A keyspace before an \
-operation is for that line. `#` begins a comment. The operation that follows a commit or a rollback begins the next transaction. A \
-transaction that is open at the end is rolled back.
+operation is for that line. `#` begins a comment. The operation that follows a commit or a rollback begins the next transaction.
+
+A transaction that is open at the end of the script is rolled back, and the exit code is 9. It is 9, too, if the script has neither \
+`commit` nor `rollback`, for example because the program that writes it to a pipe has failed. After `rollback` it is 0.
 
 The exit code is 8 if a transaction conflicts with another one, and then changes nothing. Run the command again, unless the script has already committed other transactions. \
 All lines of a file are checked before the first is executed; lines of a pipe are executed as they arrive.";
@@ -97,6 +98,19 @@ struct ScriptExecution<'a> {
     /// The ID of the open transaction, or `None` if no transaction is open.
     open: Option<u64>,
     has_committed: bool,
+    /// Whether the script has committed a transaction or has rolled one back.
+    has_ended: bool,
+    /// Whether standard output was closed while no transaction was open.
+    is_output_closed: bool,
+}
+
+/// What was open when a script reached its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ScriptEnd {
+    /// No transaction was open, and the script has ended at least one.
+    Complete,
+    /// A transaction was open, or the script had no transaction.
+    WithoutCommit,
 }
 
 impl TransactionCommand {
@@ -114,13 +128,23 @@ impl TransactionCommand {
             keyspace: self.keyspace.clone(),
             open: None,
             has_committed: false,
+            has_ended: false,
+            is_output_closed: false,
         };
         let mut saying = ScriptOutput::new(context, self.encoding);
         let ran = running.all(&mut lines, &mut saying);
-        // Print the output of executed operations even if a later one has failed.
-        saying.flush()?;
-        ran?;
+        // The output for executed operations is printed even if a later operation has failed.
+        // The failure of an operation takes precedence, because a closed pipe of the output is no
+        // failure of this program.
+        let flushed = saying.flush();
+        let end = ran?;
+        let remainder = running.remainder();
         store.close()?;
+        if end == ScriptEnd::WithoutCommit {
+            let text = format!("the script ended without `commit`: {remainder}");
+            return Err(failure(CommandExit::NotCommitted, text));
+        }
+        flushed?;
         Ok(CommandExit::Done)
     }
 
@@ -157,22 +181,52 @@ impl TransactionCommand {
 
 impl ScriptExecution<'_> {
     /// Executes all lines of the script. If a transaction is still open at the end, rolls it back.
-    fn all(&mut self, lines: &mut ScriptReader, saying: &mut ScriptOutput) -> Result<()> {
+    fn all(&mut self, lines: &mut ScriptReader, saying: &mut ScriptOutput) -> Result<ScriptEnd> {
         let mut last = 0;
         while let Some((number, line)) = lines.next()? {
-            last = number;
-            let done = self.line(number, &line, saying);
-            done.map_err(|error| self.failed(number, &error))?;
-            if !lines.can_be_read_twice() {
-                saying.flush()?;
+            if self.is_output_closed && !script::is_blank(&line) {
+                let text = format!(
+                    "line {number}: standard output is closed, so this line and the rest of the script \
+                     were not executed; the transactions before it have ended"
+                );
+                return Err(failure(CommandExit::NotCommitted, text));
             }
+            last = number;
+            let mut done = self.line(number, &line, saying);
+            if done.is_ok() && !lines.can_be_read_twice() {
+                let flushed = saying.flush();
+                done = self.printed(flushed);
+            }
+            done.map_err(|error| self.failed(number, &error))?;
         }
         if self.open.is_some() {
             self.end(&TransactionStep::Rollback)?;
-            saying.unfinished(last)?;
-            screen::note("the script ended without a commit: its last transaction was rolled back");
+            // The exit code reports the end even if the output is closed.
+            let _ = saying.unfinished(last);
+            return Ok(ScriptEnd::WithoutCommit);
         }
-        Ok(())
+        match self.is_complete() {
+            true => Ok(ScriptEnd::Complete),
+            false => Ok(ScriptEnd::WithoutCommit),
+        }
+    }
+
+    /// Returns whether the script could end here: no transaction is open, and at least one has
+    /// ended.
+    fn is_complete(&self) -> bool {
+        self.has_ended && self.open.is_none()
+    }
+
+    /// Handles the result of a print. After the end of a transaction, a closed output is a failure
+    /// only if operations follow.
+    fn printed(&mut self, printed: Result<()>) -> Result<()> {
+        match printed {
+            Err(error) if self.is_complete() && classify(&error) == CommandExit::Done => {
+                self.is_output_closed = true;
+                Ok(())
+            }
+            printed => printed,
+        }
     }
 
     fn line(&mut self, number: u64, line: &[u8], saying: &mut ScriptOutput) -> Result<()> {
@@ -196,7 +250,8 @@ impl ScriptExecution<'_> {
                 return Err(failure(CommandExit::Usage, text));
             };
             self.end(&step)?;
-            return saying.ended(number, &step, ended);
+            let printed = saying.ended(number, &step, ended);
+            return self.printed(printed);
         }
         if let TransactionStep::DeleteRange { keyspace, from, to } = &step
             && from.is_empty()
@@ -243,24 +298,38 @@ impl ScriptExecution<'_> {
         self.open = None;
         let request = ManagementRequest::InTransaction(step.clone());
         if matches!(step, TransactionStep::Rollback) {
-            return self.store.ask(&request, &mut |_| Ok(()));
+            self.store.ask(&request, &mut |_| Ok(()))?;
+        } else {
+            self.store.change(&request)?;
+            self.has_committed = true;
         }
-        self.store.change(&request)?;
-        self.has_committed = true;
+        self.has_ended = true;
         Ok(())
     }
 
     /// Adds context to an error: the line number, and which of the script's transactions remain
     /// committed.
     fn failed(&self, number: u64, error: &anyhow::Error) -> anyhow::Error {
-        let stays = match self.has_committed {
+        let text = format!(
+            "line {number}: {}; {}",
+            crate::terminal::exit::sentence(error),
+            self.remainder()
+        );
+        // A closed output is no failure of a command that prints, but the rest of this script was
+        // not executed.
+        let exit = match classify(error) {
+            CommandExit::Done => CommandExit::NotCommitted,
+            exit => exit,
+        };
+        failure(exit, text)
+    }
+
+    /// Describes which transactions of the script remain committed after its last one was rolled
+    /// back.
+    fn remainder(&self) -> &'static str {
+        match self.has_committed {
             true => "the transaction was rolled back, those before it stay committed",
             false => "nothing was committed",
-        };
-        let text = format!(
-            "line {number}: {}; {stays}",
-            crate::terminal::exit::sentence(error)
-        );
-        failure(classify(error), text)
+        }
     }
 }

@@ -16,6 +16,11 @@ pub(super) enum ScriptLine {
     Step(TransactionStep),
 }
 
+/// Returns whether a line is empty or contains only a comment.
+pub(super) fn is_blank(line: &[u8]) -> bool {
+    split(line).is_ok_and(|words| words.is_empty())
+}
+
 /// Parses a line. `keyspace` is the current default keyspace.
 pub(super) fn parse(line: &[u8], encoding: ByteEncoding, keyspace: &str) -> Result<ScriptLine, String> {
     let words = split(line)?;
