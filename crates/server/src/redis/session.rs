@@ -285,6 +285,7 @@ impl RedisSession {
         if command.is_seen() {
             self.note_slow(command, args, took);
         }
+        self.note_reply_within(output, start);
         self.settings.reply_mode.apply(reply_mode, output, start);
     }
 

@@ -51,7 +51,7 @@ pub(crate) fn a_transaction_sees_its_own_writes_and_others_see_them_after_commit
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
+fn what_makes_no_sense_is_refused_and_a_lenient_transaction_goes_on() {
     let fixture = Fixture::new();
     fixture.client().script(
         r#"
@@ -60,6 +60,7 @@ fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
         BEGIN NONSENSE => -ERR syntax error
         BEGIN SNAPSHOT SERIALIZABLE => -ERR syntax error
         BEGIN OPTIMISTIC optimistic => -ERR syntax error
+        BEGIN LENIENT lenient => -ERR syntax error
         BEGIN TIMEOUT => -ERR syntax error
         BEGIN TIMEOUT 1 TIMEOUT 1 => -ERR syntax error
         BEGIN TIMEOUT 0 => -ERR TIMEOUT must be 1 to 600000 milliseconds
@@ -75,7 +76,7 @@ fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
         RPUSH list x y => :2
         SADD set x => :1
         SET text 1 => OK
-        begin serializable timeout 600000 => OK
+        begin serializable lenient timeout 600000 => OK
         BEGIN => -ERR BEGIN calls can not be nested; send COMMIT or ABORT first
         MULTI => -ERR MULTI after BEGIN is not allowed; send COMMIT or ABORT first
         WATCH a => -ERR WATCH after BEGIN is not allowed, because the transaction detects changes of the keys it reads
@@ -97,7 +98,11 @@ fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
         SET text refused => OK
         COMMIT now => -ABORTED COMMIT was refused and nothing is written: ERR wrong number of arguments for 'commit' command
         COMMIT => -ERR COMMIT without BEGIN
-        BEGIN => OK
+        BEGIN LENIENT => OK
+        SET text refused => OK
+        NOSUCH => -ERR unknown command 'NOSUCH', with args beginning with:
+        COMMIT => -ABORTED a command of the transaction was refused, so nothing is written
+        BEGIN LENIENT SNAPSHOT => OK
         TYPE list => list
         GET list => -WRONGTYPE Operation against a key holding the wrong kind of value
         HSET list a 1 => -WRONGTYPE Operation against a key holding the wrong kind of value
@@ -350,7 +355,7 @@ fn a_transaction_that_is_too_old_is_ended_and_says_so_until_it_is_aborted() {
     client.script("COMMIT => -ERR COMMIT without BEGIN\nGET k => \"1\"");
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(60), "{what}");
@@ -534,9 +539,9 @@ fn commands_reply_the_same_between_begin_and_commit_as_without() {
     for turn in 0..150 {
         let aborts = random.u32(..4) == 0;
         one.script(if turn % 2 == 0 {
-            "BEGIN => OK"
+            "BEGIN LENIENT => OK"
         } else {
-            "BEGIN SNAPSHOT => OK"
+            "BEGIN SNAPSHOT LENIENT => OK"
         });
         for _ in 0..random.u32(1..20) {
             let command = any_command(&mut random);

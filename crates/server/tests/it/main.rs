@@ -15,6 +15,7 @@ mod datagrams;
 mod differential;
 mod edge_cases;
 mod expired;
+mod failed_commands;
 mod failing_tier;
 mod guesses;
 mod hashed;

@@ -21,10 +21,21 @@ use std::time::{Duration, Instant};
 const TIMEOUT_MS: u64 = 60_000;
 const MOST_TIMEOUT_MS: u64 = 600_000;
 
+/// Whether COMMIT writes the other changes of a transaction in which a command has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FailureTolerance {
+    /// COMMIT fails after every error reply.
+    Strict,
+    /// COMMIT fails only after a command that was refused before its execution, as EXEC does.
+    Lenient,
+}
+
 /// Parses the options of BEGIN.
-fn options(args: Args<'_>) -> Result<TransactionOptions, CommandError> {
+fn options(args: Args<'_>) -> Result<(TransactionOptions, FailureTolerance), CommandError> {
     let mut chosen = TransactionOptions::new().timeout(Duration::from_millis(TIMEOUT_MS));
+    let mut tolerance = FailureTolerance::Strict;
     let (mut has_isolation, mut has_concurrency, mut has_timeout) = (false, false, false);
+    let mut has_tolerance = false;
     let mut options = OptionParser::new(args, 1);
     while let Some(word) = options.next() {
         let has = if is(word, "SERIALIZABLE") {
@@ -42,6 +53,9 @@ fn options(args: Args<'_>) -> Result<TransactionOptions, CommandError> {
         } else if is(word, "TIMEOUT") {
             chosen = chosen.timeout(timeout(options.value()?)?);
             &mut has_timeout
+        } else if is(word, "LENIENT") {
+            tolerance = FailureTolerance::Lenient;
+            &mut has_tolerance
         } else {
             return Err(CommandError::SYNTAX);
         };
@@ -49,7 +63,7 @@ fn options(args: Args<'_>) -> Result<TransactionOptions, CommandError> {
             return Err(CommandError::SYNTAX);
         }
     }
-    Ok(chosen)
+    Ok((chosen, tolerance))
 }
 
 fn timeout(text: &[u8]) -> Result<Duration, CommandError> {
@@ -65,14 +79,34 @@ pub(crate) struct SessionTransaction {
     interactive: InteractiveTransaction,
     /// The transaction's write commands, with the permissions that they needed.
     asked: WriteAccessLog,
-    /// Whether a command was rejected. COMMIT then fails.
-    has_failed: bool,
+    tolerance: FailureTolerance,
+    /// Whether a command was rejected, in which case COMMIT fails.
+    has_refusal: bool,
+    /// Whether a command has replied with an error, in which case COMMIT fails unless the
+    /// transaction is lenient.
+    has_error: bool,
 }
 
 impl SessionTransaction {
     /// Makes COMMIT fail because a command of the transaction was rejected.
     pub(crate) fn fail(&mut self) {
-        self.has_failed = true;
+        self.has_refusal = true;
+    }
+
+    /// Returns the error of COMMIT that the commands of the transaction have caused, or `None` if
+    /// the transaction can be committed.
+    fn obstacle(&self) -> Option<CommandError> {
+        if self.has_refusal {
+            return Some(CommandError::say(
+                "ABORTED a command of the transaction was refused, so nothing is written",
+            ));
+        }
+        (self.has_error && self.tolerance == FailureTolerance::Strict).then(|| {
+            CommandError::say(
+                "ABORTED a command of the transaction has failed, so nothing is written; after BEGIN LENIENT, \
+                 COMMIT writes the changes of the other commands",
+            )
+        })
     }
 }
 
@@ -86,7 +120,8 @@ pub(crate) fn begin(
             "ERR BEGIN calls can not be nested; send COMMIT or ABORT first",
         ));
     }
-    let options = options(args)?.max_write_bytes(session.shared.config.limits.transaction);
+    let (options, tolerance) = options(args)?;
+    let options = options.max_write_bytes(session.shared.config.limits.transaction);
     let dependence = match options.isolation {
         Isolation::Serializable => ReadTracking::Tracked,
         Isolation::Snapshot => ReadTracking::None,
@@ -95,7 +130,9 @@ pub(crate) fn begin(
     session.interactive = Some(Box::new(SessionTransaction {
         interactive: begun,
         asked: WriteAccessLog::default(),
-        has_failed: false,
+        tolerance,
+        has_refusal: false,
+        has_error: false,
     }));
     reply.ok();
     Ok(())
@@ -112,10 +149,8 @@ pub(crate) fn commit(
     if let Some(denied) = session.first_denied(&begun.asked) {
         return Err(CommandError::Refused(Cow::Owned(denied)));
     }
-    if begun.has_failed {
-        return Err(CommandError::say(
-            "ABORTED a command of the transaction was refused, so nothing is written",
-        ));
+    if let Some(obstacle) = begun.obstacle() {
+        return Err(obstacle);
     }
     let store = Arc::clone(&session.shared.store);
     let waits = store.waits_for_disk();
@@ -190,6 +225,14 @@ impl RedisSession {
         }
     }
 
+    /// If the reply of a command between BEGIN and COMMIT is an error, notes that the command has
+    /// failed. The reply begins at `start`.
+    pub(in crate::redis) fn note_reply_within(&mut self, output: &[u8], start: usize) {
+        if let Some(begun) = &mut self.interactive {
+            begun.has_error |= output.get(start) == Some(&b'-');
+        }
+    }
+
     /// Ends the transaction if its EXEC or COMMIT was rejected, as Redis does. Returns the error
     /// reply to send instead of `why`, or `None` to send `why`.
     pub(in crate::redis) fn refused_end(&mut self, command: &CommandSpec, why: &str) -> Option<String> {
@@ -210,8 +253,9 @@ impl RedisSession {
         }
     }
 
-    /// Executes a command between BEGIN and COMMIT. A command that fails has changed nothing. If a
-    /// command is rejected before execution, COMMIT will fail.
+    /// Executes a command between BEGIN and COMMIT. If the command fails, it has changed nothing,
+    /// and COMMIT will fail. In a lenient transaction, COMMIT will fail only if the command is
+    /// rejected before its execution.
     pub(in crate::redis) fn run_within(
         &mut self,
         command: &'static CommandSpec,
@@ -235,6 +279,7 @@ impl RedisSession {
         LookupCounts::publish_counts(&self.shared.store);
         self.shared.tally.of(counted_as).called(1, took);
         self.note_slow(command, args, took);
+        self.note_reply_within(output, start);
         self.settings.reply_mode.apply(before, output, start);
     }
 
@@ -256,7 +301,7 @@ impl RedisSession {
         let mut begun = self.interactive.take().expect("BEGIN has begun it");
         let refusals = self.paging.refusals;
         let done = self.apply_within(command, args, &mut begun.interactive, output);
-        begun.has_failed |= self.paging.refusals != refusals;
+        begun.has_refusal |= self.paging.refusals != refusals;
         if command.writes() && done.is_ok() {
             begun
                 .asked
