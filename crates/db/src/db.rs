@@ -371,7 +371,8 @@ impl Db {
         WriteFuture::new(&self.shared, batch)
     }
 
-    /// Syncs the log, so that every acknowledged write survives a loss of power.
+    /// Syncs the log, so that every acknowledged write survives a loss of power. Writes of open
+    /// transactions are not among them: nothing in a transaction is durable before its commit.
     ///
     /// # Errors
     /// I/O errors. After an I/O error, the store rejects writes until it is opened again.

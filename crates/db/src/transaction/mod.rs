@@ -72,6 +72,9 @@ use tracker::ReadTracker;
 /// An atomic unit of reads and writes in any keyspaces of a store. Reads of the transaction see its
 /// own writes. Other readers see none of these writes before the commit.
 ///
+/// Nothing in an open transaction is durable before [`Transaction::commit`]: a crash loses all of
+/// its writes, and [`Db::sync`] while it is open does not change that.
+///
 /// Dropping a transaction rolls it back. [`Db::transaction`] runs a transaction again after a
 /// conflict.
 ///
