@@ -14,8 +14,9 @@ use super::commit_record::CommitRecord;
 use super::conditional_locks::wait_for_grace_period;
 use crate::error::{Error, Result};
 use crate::locking::fault::{IsolationFault, is_planted};
-use crate::locking::lock_manager::{LockManager, LockOwner, LockRefusal, RangeLockMode};
+use crate::locking::lock_manager::{HeldLock, LockManager, LockOwner, LockRefusal, RangeLockMode};
 use crate::schema::format::{self, LogWrite, TreeKey};
+use alluvium_base::MessageKind;
 use alluvium_dictionary::range::KeyRange;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -128,10 +129,21 @@ impl TransactionLocks {
         self.manager.waits_for(number)
     }
 
-    /// Merges all locks that a transaction holds inside `range` into a single lock. The transaction
-    /// must have locked the entire range.
-    pub(crate) fn join(&self, number: u64, range: &KeyRange) {
-        self.manager.join(number, &range.low, range.high.as_deref());
+    /// Returns the locks of a transaction, ordered by their lower bounds.
+    pub(crate) fn locks_of(&self, number: u64) -> Vec<HeldLock> {
+        self.manager.locks_of(number)
+    }
+
+    /// Returns the parts of a range that a transaction has locked only for merging.
+    pub(crate) fn merge_locks(&self, number: u64, range: &KeyRange) -> Vec<KeyRange> {
+        self.manager
+            .merge_locks(number, &range.low, range.high.as_deref())
+    }
+
+    /// Merges all locks that a transaction holds inside each of some ranges into a single lock. The
+    /// transaction must have locked the ranges, which must be disjoint and ordered.
+    pub(crate) fn join(&self, number: u64, joined: &[HeldLock]) {
+        self.manager.join(number, joined);
     }
 }
 
@@ -165,13 +177,13 @@ impl Engine {
     pub(crate) fn lock(
         &self,
         number: u64,
-        range: &KeyRange,
+        low: &[u8],
+        high: Option<&[u8]>,
         mode: RangeLockMode,
         timeout: Duration,
     ) -> Result<()> {
         let owner = LockOwner::Transaction(number);
-        let high = range.high.as_deref();
-        let locked = self.locks.manager.lock(owner, &range.low, high, mode, timeout);
+        let locked = self.locks.manager.lock(owner, low, high, mode, timeout);
         locked.map_err(|refused| match refused {
             LockRefusal::Deadlock(cycle) => Error::Deadlock {
                 victim: number,
@@ -180,7 +192,7 @@ impl Engine {
                     .map(|(number, key)| (number, self.users_key(&key).1))
                     .collect(),
             },
-            LockRefusal::TimedOut(holders) => self.lock_timed_out(&range.low, timeout, holders),
+            LockRefusal::TimedOut(holders) => self.lock_timed_out(low, timeout, holders),
         })
     }
 
@@ -208,12 +220,19 @@ impl Engine {
     /// Locks all keys and ranges to which a commit writes. The locks are released when the result
     /// is dropped.
     pub(super) fn lock_commit(&self, commit: &CommitRecord<'_>) -> Result<CommitLocks<'_>> {
-        let mut ranges: Vec<KeyRange> = Vec::with_capacity(commit.count as usize);
+        let mut ranges: Vec<(KeyRange, RangeLockMode)> = Vec::with_capacity(commit.count as usize);
+        let exclusive = |range| (range, RangeLockMode::Exclusive);
         for write in commit.writes().flatten() {
             ranges.extend(match write {
-                LogWrite::One { key, .. } => Some(single_key_range(key)),
-                LogWrite::Range { start, end } => Some(KeyRange::new(start, Some(end))),
-                LogWrite::Ingest { first, last } => Some(from_to(first, last)),
+                LogWrite::One { key, kind, .. } => {
+                    let mode = match kind == MessageKind::Merge && self.merges_commute(key) {
+                        true => RangeLockMode::Merge,
+                        false => RangeLockMode::Exclusive,
+                    };
+                    Some((single_key_range(key), mode))
+                }
+                LogWrite::Range { start, end } => Some(exclusive(KeyRange::new(start, Some(end)))),
+                LogWrite::Ingest { first, last } => Some(exclusive(from_to(first, last))),
                 LogWrite::Volatile => None,
             });
         }
@@ -223,15 +242,23 @@ impl Engine {
     /// Locks the ranges to which an ingest writes. Each range is given by its first and its last
     /// key.
     pub(super) fn lock_stretches(&self, stretches: &[(TreeKey, TreeKey)]) -> Result<CommitLocks<'_>> {
-        let ranges = stretches.iter().map(|(first, last)| from_to(first, last));
+        let ranges = stretches
+            .iter()
+            .map(|(first, last)| (from_to(first, last), RangeLockMode::Exclusive));
         self.lock_ranges(&mut ranges.collect::<Vec<_>>())
+    }
+
+    /// Returns whether the order of operands for a dictionary key does not matter.
+    fn merges_commute(&self, key: &[u8]) -> bool {
+        let definition = format::split(key).and_then(|(_, id)| self.catalog.by_id(id));
+        definition.is_some_and(|definition| definition.merges_commute)
     }
 
     /// Locks several ranges, one after the other. If this causes a deadlock, it releases all of
     /// them and starts again. A commit outside transactions holds no other locks, so it is always
     /// able to do this.
-    fn lock_ranges(&self, ranges: &mut [KeyRange]) -> Result<CommitLocks<'_>> {
-        ranges.sort_by(|one, other| one.low.cmp(&other.low));
+    fn lock_ranges(&self, ranges: &mut [(KeyRange, RangeLockMode)]) -> Result<CommitLocks<'_>> {
+        ranges.sort_by(|(one, _), (other, _)| one.low.cmp(&other.low));
         let (began, patience) = (Instant::now(), self.locks.patience());
         loop {
             let number = self.locks.next_number();
@@ -239,11 +266,11 @@ impl Engine {
                 locks: &self.locks,
                 number,
             };
-            let refused = ranges.iter().find_map(|range| {
+            let refused = ranges.iter().find_map(|(range, mode)| {
                 let left = patience.saturating_sub(began.elapsed());
                 let (owner, high) = (LockOwner::Commit(number), range.high.as_deref());
                 let manager = &self.locks.manager;
-                let locked = manager.lock(owner, &range.low, high, RangeLockMode::Exclusive, left);
+                let locked = manager.lock(owner, &range.low, high, *mode, left);
                 locked.err().map(|refused| (range, refused))
             });
             match refused {

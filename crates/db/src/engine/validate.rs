@@ -31,8 +31,8 @@ use crate::locking::access_set::AccessSet;
 use crate::locking::fault::{IsolationFault, is_planted};
 use crate::options::kind::StructureKind;
 use crate::schema::catalog::KeyspaceDefinition;
-use alluvium_base::SequenceNumber;
 use alluvium_base::message::MAX_SEQUENCE;
+use alluvium_base::{MessageKind, SequenceNumber};
 use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::lookup_state::LookupState;
 use alluvium_dictionary::memtable::Memtable;
@@ -40,6 +40,10 @@ use alluvium_dictionary::merge::MergeDirection;
 use alluvium_dictionary::range::KeyRange;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// Maximum number of separate operands of a key that validation looks at in a dictionary. Beyond
+/// it, the key is considered replaced.
+const MOST_OPERANDS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct WriteConflict {
@@ -139,6 +143,17 @@ impl Engine {
         structure: StructureKind,
     ) -> Result<bool> {
         self.above(place, MAX_SEQUENCE).has_key(key, structure)
+    }
+
+    /// Returns whether any commit above the pinned sequence number `place` has put or deleted a
+    /// key.
+    pub(crate) fn is_replaced_above(
+        &self,
+        place: SequenceNumber,
+        key: &[u8],
+        definition: &KeyspaceDefinition,
+    ) -> Result<bool> {
+        self.above(place, MAX_SEQUENCE).has_replacement(key, definition)
     }
 
     /// Returns whether any commit above the pinned sequence number `place` may have written to a
@@ -245,6 +260,14 @@ impl LaterCommits<'_> {
                     return met(point);
                 }
             }
+            let merges = space
+                .merges()
+                .filter(|_| !is_planted(IsolationFault::MergesIgnoreReplacements));
+            for key in merges {
+                if self.has_replacement(key, &space.definition)? {
+                    return met(key);
+                }
+            }
             let all = space
                 .ranges()
                 .filter(|_| !is_planted(IsolationFault::RangesAreNotValidated));
@@ -283,6 +306,41 @@ impl LaterCommits<'_> {
         let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
         reader.gather(named, &mut gather)?;
         Ok(gather.newest() > self.place)
+    }
+
+    /// Returns whether one of these commits has put or deleted a key. Merges do not count.
+    ///
+    /// A merge of the dictionary folds operands into a put or delete with the sequence number of
+    /// the newest of them, so a message that consists of operands only contains no put or delete
+    /// above the pinned `place`.
+    fn has_replacement(&self, key: &[u8], definition: &KeyspaceDefinition) -> Result<bool> {
+        let named = LookupKey::new(key);
+        let in_memory = self.memtables().any(|memtable| {
+            let messages = memtable.get(named, MAX_SEQUENCE);
+            let mut later = messages.take_while(|message| message.sequence > self.place);
+            memtable.range_deleted(key, MAX_SEQUENCE) > Some(self.place)
+                || later.any(|message| message.kind != MessageKind::Merge)
+        });
+        if in_memory || self.are_in_memory {
+            return Ok(in_memory);
+        }
+        let reader = self.engine.dictionaries.reader(definition.structure);
+        let mut at = MAX_SEQUENCE;
+        for _ in 0..MOST_OPERANDS {
+            let mut any = LookupState::new(at, 0, None);
+            reader.gather(named, &mut any)?;
+            let newest = any.newest();
+            if newest <= self.place {
+                return Ok(false);
+            }
+            let mut operands = LookupState::new(at, 0, definition.rules.operator.as_deref());
+            reader.gather(named, &mut operands)?;
+            if !operands.known.has_operands() {
+                return Ok(true);
+            }
+            at = newest - 1;
+        }
+        Ok(true)
     }
 
     fn has_range(&self, range: &KeyRange, structure: StructureKind, asked: RangeValidation) -> Result<bool> {

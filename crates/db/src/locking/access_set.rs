@@ -5,6 +5,8 @@
 //!
 //! *Must not depend on*: which transaction made the accesses, and which accesses conflict.
 
+use crate::locking::fault::{IsolationFault, is_planted};
+use crate::locking::joining::{KeyInterval, neighbour_groups};
 use crate::locking::locks::{LockMode, LockSet};
 use crate::locking::ranges::{InlineKey, RangeSet};
 use crate::schema::catalog::KeyspaceDefinition;
@@ -12,9 +14,6 @@ use crate::schema::format::KeyspaceId;
 use alluvium_dictionary::range::KeyRange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Number of neighbouring keys that are combined into one range to save memory.
-const JOINED: usize = 16;
 
 /// Number of bytes of a key that count as one additional entry. Long keys count more because the
 /// limits on the number of entries also limit memory.
@@ -36,6 +35,9 @@ pub(crate) struct KeyspaceAccess {
     /// Number of keys, where a long key counts more than once.
     weight: usize,
     ranges: RangeSet,
+    /// Keys that must not have been written by others except by merges. They are neither among the
+    /// points nor inside the ranges.
+    merges: BTreeSet<InlineKey>,
 }
 
 fn weight(key: &[u8]) -> usize {
@@ -58,20 +60,59 @@ impl KeyspaceAccess {
         self.ranges.iter().map(|(low, high)| KeyRange::new(low, high))
     }
 
-    fn len(&self) -> usize {
-        self.weight + self.ranges.len().max(self.ranges.memory() / LONG)
+    pub(crate) fn merges(&self) -> impl Iterator<Item = &[u8]> {
+        self.merges.iter().map(|key| &key[..])
     }
 
-    /// Combines groups of neighbouring keys into ranges.
-    fn join_points(&mut self) {
-        let points: Vec<InlineKey> = std::mem::take(&mut self.points).into_iter().collect();
-        self.weight = 0;
-        for group in points.chunks(JOINED) {
-            if let (Some(first), Some(last)) = (group.first(), group.last()) {
-                self.ranges.insert(first, Some(&behind(last)));
-            }
+    fn len(&self) -> usize {
+        self.weight + self.merges.len() + self.ranges.len().max(self.ranges.memory() / LONG)
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        self.points.contains(key) || self.ranges.contains(key)
+    }
+
+    /// Removes all keys and ranges from the set and appends them to `entries`, in key order.
+    fn take_entries(&mut self, space: u32, entries: &mut Vec<AccessEntry>) {
+        let start = entries.len();
+        let points = std::mem::take(&mut self.points).into_iter();
+        entries.extend(points.map(|low| AccessEntry {
+            space,
+            high: Some(behind(&low)),
+            low,
+            is_point: true,
+        }));
+        entries.extend(self.ranges.iter().map(|(low, high)| AccessEntry {
+            space,
+            low: InlineKey::from_slice(low),
+            high: high.map(InlineKey::from_slice),
+            is_point: false,
+        }));
+        entries[start..].sort_by(|one, other| one.low.cmp(&other.low));
+        (self.weight, self.ranges) = (0, RangeSet::default());
+    }
+
+    /// Adds a group of neighbouring entries, which becomes a range unless it is a single key.
+    fn put_back(&mut self, group: &[AccessEntry]) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else {
+            return;
+        };
+        let is_single = group.len() == 1 || is_planted(IsolationFault::GroupsLoseTheirLastKeys);
+        if first.is_point && is_single {
+            self.weight += weight(&first.low);
+            self.points.insert(first.low.clone());
+        } else {
+            self.ranges.insert(&first.low, last.high.as_deref());
         }
     }
+}
+
+/// A key or a range of a set while neighbours are being joined.
+struct AccessEntry {
+    space: u32,
+    low: InlineKey,
+    high: Option<InlineKey>,
+    is_point: bool,
 }
 
 impl AccessSet {
@@ -98,6 +139,23 @@ impl AccessSet {
         });
     }
 
+    /// Adds a key that must not have been written by others except by merges. Keys and ranges of
+    /// the set that contain it are stricter, so it is then left out.
+    pub(crate) fn add_merge(&mut self, definition: &Arc<KeyspaceDefinition>, key: &[u8]) {
+        self.change(definition, |space| {
+            if !space.contains(key) {
+                space.merges.insert(InlineKey::from_slice(key));
+            }
+        });
+    }
+
+    /// Returns whether a key is in the set, or in one of its ranges.
+    pub(crate) fn contains(&self, definition: &KeyspaceDefinition, key: &[u8]) -> bool {
+        self.spaces
+            .get(&definition.id)
+            .is_some_and(|space| space.contains(key))
+    }
+
     fn change(&mut self, definition: &Arc<KeyspaceDefinition>, change: impl FnOnce(&mut KeyspaceAccess)) {
         let space = self
             .spaces
@@ -107,19 +165,52 @@ impl AccessSet {
                 points: BTreeSet::new(),
                 weight: 0,
                 ranges: RangeSet::default(),
+                merges: BTreeSet::new(),
             });
         let len = space.len();
         change(space);
         self.len = self.len + space.len() - len;
     }
 
-    /// Combines keys into ranges, to reduce the number of entries. The set then also includes the
-    /// gaps between the keys of each range.
-    pub(crate) fn join_points(&mut self) {
-        for space in self.spaces.values_mut() {
-            space.join_points();
+    /// Joins neighbouring keys and ranges into ranges, until the set has at most `target` entries
+    /// or one range for each keyspace. The set then also includes the gaps between the neighbours.
+    ///
+    /// Each turn halves the number of entries, so the turns together take as long as sorting the
+    /// entries. If the caller joins at twice as many entries as the target, the cost for each added
+    /// key is logarithmic.
+    pub(crate) fn join_neighbours(&mut self, target: usize) {
+        while self.len > target {
+            let mut entries = Vec::new();
+            for (index, space) in (0..).zip(self.spaces.values_mut()) {
+                space.take_entries(index, &mut entries);
+            }
+            let intervals: Vec<KeyInterval<'_>> = entries
+                .iter()
+                .map(|entry| KeyInterval {
+                    space: entry.space,
+                    low: &entry.low,
+                    high: entry.high.as_deref(),
+                })
+                .collect();
+            let groups = neighbour_groups(&intervals);
+            let mut spaces = (0..).zip(self.spaces.values_mut());
+            let mut space = spaces.next();
+            for group in &groups {
+                let group = &entries[group.clone()];
+                while let (Some((index, _)), Some(first)) = (&space, group.first())
+                    && *index != first.space
+                {
+                    space = spaces.next();
+                }
+                if let Some((_, space)) = &mut space {
+                    space.put_back(group);
+                }
+            }
+            self.len = self.spaces.values().map(KeyspaceAccess::len).sum();
+            if groups.len() == entries.len() {
+                return;
+            }
         }
-        self.len = self.spaces.values().map(KeyspaceAccess::len).sum();
     }
 
     /// Returns the number of keys and ranges in the set. A long key counts more than once.
@@ -182,17 +273,53 @@ mod tests {
     }
 
     #[test]
-    fn joined_points_are_all_in_ranges() {
+    fn joined_entries_are_all_in_the_set_and_bounded() {
         let (of, mut footprint) = (definition(), AccessSet::default());
         let keys: Vec<[u8; 2]> = (0..100u16).map(|key| (3 * key).to_be_bytes()).collect();
         for key in &keys {
             footprint.add_point(&of, key);
         }
-        footprint.join_points();
-        assert_eq!(footprint.len(), 100usize.div_ceil(JOINED));
-        let space = footprint.spaces().next().unwrap();
-        for key in &keys {
-            assert!(space.ranges().any(|range| range.contains(key)));
+        footprint.add_range(&of, &KeyRange::new(b"x", Some(b"y")));
+        let contains = |footprint: &AccessSet, key: &[u8]| {
+            let space = footprint.spaces().next().unwrap();
+            space.points().any(|point| point == key) || space.ranges().any(|range| range.contains(key))
+        };
+        for target in [50, 7, 1] {
+            footprint.join_neighbours(target);
+            assert!(footprint.len() <= target, "{} of {target}", footprint.len());
+            assert!(2 * footprint.len() >= target, "{} of {target}", footprint.len());
+            assert!(keys.iter().all(|key| contains(&footprint, key)));
+            assert!(contains(&footprint, b"xx") && !contains(&footprint, b"y"));
         }
+        footprint.join_neighbours(0);
+        assert_eq!(footprint.len(), 1, "a keyspace has at least one range");
+    }
+
+    #[test]
+    fn joined_keys_of_a_directory_stay_in_it() {
+        let (of, mut footprint) = (definition(), AccessSet::default());
+        for directory in ["a/", "b/", "b0/"] {
+            for file in (0..4000).step_by(7) {
+                footprint.add_point(&of, format!("{directory}{file:05}").as_bytes());
+            }
+        }
+        footprint.join_neighbours(10);
+        assert!(footprint.len() <= 10);
+        let space = footprint.spaces().next().unwrap();
+        for outside in ["a", "a0", "aa/00001", "b", "b.", "b/1", "b00", "b0/1", "c"] {
+            let is_in = space.ranges().any(|range| range.contains(outside.as_bytes()));
+            assert!(!is_in, "{outside}");
+        }
+    }
+
+    #[test]
+    fn long_keys_are_joined_until_their_bytes_are_bounded() {
+        let (of, mut footprint) = (definition(), AccessSet::default());
+        for file in 0..100 {
+            let key = [&[b'a'; 40 * LONG][..], format!("{file:03}").as_bytes()].concat();
+            footprint.add_point(&of, &key);
+        }
+        footprint.join_neighbours(200);
+        assert!(footprint.len() <= 200, "{}", footprint.len());
     }
 }

@@ -18,6 +18,24 @@ pub(crate) enum IsolationFault {
     FirstCommitterLoses,
     /// A read for update behaves like a plain read.
     UpdatesAreReads,
+    /// A shared read behaves like a plain read.
+    SharedReadsAreReads,
+    /// A range that a transaction declares as its dependency is ignored.
+    DeclaredRangesAreForgotten,
+    /// A merge of operands that commute does not conflict with a put or delete by another commit.
+    MergesIgnoreReplacements,
+    /// Under snapshot isolation, a merge of operands that commute is not validated against other
+    /// merges, although the transaction has read the key.
+    ObservedKeysAreForgotten,
+    /// A locking transaction under snapshot isolation that reads a key into which it has merged
+    /// does not exclude the merges of others.
+    MergeLocksAreNotUpgraded,
+    /// A lock for merging is also granted while another owner holds a shared lock.
+    MergesIgnoreReaders,
+    /// When neighbouring keys are joined to bound memory, only the first key of a group is kept.
+    GroupsLoseTheirLastKeys,
+    /// A read without tracking sees commits that were made after its transaction began.
+    UntrackedReadsAreNotRepeatable,
     /// A read sees commits that were made after its transaction began.
     ReadsAreNotRepeatable,
     /// A read does not see the writes of its own transaction.

@@ -8,6 +8,7 @@
 
 pub(crate) mod access_set;
 pub(crate) mod fault;
+pub(crate) mod joining;
 pub(crate) mod lock_manager;
 pub(crate) mod locks;
 pub(crate) mod ranges;

@@ -13,6 +13,7 @@ pub(crate) mod kind;
 pub(crate) mod levels;
 pub(crate) mod limits;
 pub(crate) mod machine;
+pub(crate) mod operators;
 pub(crate) mod paged;
 pub(crate) mod scale;
 pub(crate) mod store;

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::options::machine::{self, MIN_MEMORY};
+use crate::options::operators::RegisteredOperator;
 use crate::options::scale::StoreScale;
 use crate::options::{BackgroundLimits, TierOptions};
 use alluvium_base::{DeviceProfile, KIB, MIB};
@@ -52,7 +53,7 @@ pub struct Options {
     pub(crate) records: Option<u64>,
     pub(crate) background: BackgroundLimits,
     pub(crate) keep_log: u64,
-    pub(crate) operators: Vec<Arc<dyn MergeOperator>>,
+    pub(crate) operators: Vec<RegisteredOperator>,
     pub(crate) filters: Vec<(String, Arc<dyn CompactionFilter>)>,
     pub(crate) clock: WallClock,
     pub(crate) scale: Option<StoreScale>,
@@ -267,7 +268,25 @@ impl Options {
     /// keyspace that uses the operator cannot be opened unless the operator is registered.
     #[must_use]
     pub fn register_merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Options {
-        self.operators.push(operator);
+        let is_commutative = false;
+        self.operators.push(RegisteredOperator {
+            operator,
+            is_commutative,
+        });
+        self
+    }
+
+    /// Registers a merge operator whose operands may be merged in any order with the same result:
+    /// `a ∘ b = b ∘ a`. Otherwise like [`Options::register_merge_operator`]. Transactions that only
+    /// merge into a key of such a keyspace, and do not read it, do not conflict with each other.
+    /// The built-in operators `add`, `minimum` and `maximum` are commutative.
+    #[must_use]
+    pub fn register_commutative_merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Options {
+        let is_commutative = true;
+        self.operators.push(RegisteredOperator {
+            operator,
+            is_commutative,
+        });
         self
     }
 

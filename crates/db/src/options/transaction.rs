@@ -56,9 +56,9 @@ pub struct TransactionOptions {
     /// that the age is not limited.
     pub timeout: Option<Duration>,
     /// Maximum number of keys and ranges that the transaction tracks as read, and maximum number of
-    /// its locks. When it is reached, neighbouring keys that were read are combined into ranges,
-    /// and the locks in a keyspace are replaced by one lock of the whole keyspace. The transaction
-    /// fails only if that is not enough.
+    /// its locks. When it is reached, neighbouring keys and ranges of a keyspace are joined to
+    /// ranges, and neighbouring locks to locks of ranges: first those whose keys have the longest
+    /// common prefix. The transaction fails only if that is not enough.
     pub max_tracked: usize,
     /// Maximum memory for the transaction's writes, in bytes. Writes beyond it are spilled to runs
     /// on disk. If `None`, all open transactions together may use as much memory as one memtable.

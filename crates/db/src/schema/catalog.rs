@@ -3,11 +3,10 @@
 use crate::error::{Error, Result};
 use crate::options::KeyspaceOptions;
 use crate::options::kind::StructureKind;
+use crate::options::operators::RegisteredOperator;
 use crate::schema::format::{self, CatalogRecord, KeyspaceId, TreeKey};
 use alluvium_base::SequenceNumber;
-use alluvium_dictionary::merge::{
-    AddOperator, AppendOperator, CompactionFilter, MaximumOperator, MergeOperator, MinimumOperator,
-};
+use alluvium_dictionary::merge::CompactionFilter;
 use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema};
 use parking_lot::RwLock;
 use smallvec::SmallVec;
@@ -30,6 +29,8 @@ pub(crate) struct KeyspaceDefinition {
     /// The merge operator, the compaction filter and the other rules that the dictionaries apply to
     /// this keyspace.
     pub(crate) rules: Arc<KeyspaceRules>,
+    /// Whether operands of the merge operator may be merged in any order with the same result.
+    pub(crate) merges_commute: bool,
     name: RwLock<String>,
     dropped: AtomicBool,
 }
@@ -40,7 +41,7 @@ impl KeyspaceDefinition {
         name: &str,
         structure: StructureKind,
         options: KeyspaceOptions,
-        rules: KeyspaceRules,
+        (rules, merges_commute): (KeyspaceRules, bool),
     ) -> KeyspaceDefinition {
         let longest_key = match structure {
             StructureKind::Paged => options.structure.paged().longest_key(),
@@ -54,6 +55,7 @@ impl KeyspaceDefinition {
             structure,
             longest_key,
             rules: Arc::new(rules),
+            merges_commute,
             name: RwLock::new(name.to_owned()),
             dropped: AtomicBool::new(false),
         }
@@ -147,7 +149,7 @@ impl BatchKeyspaces {
 pub(crate) struct KeyspaceCatalog {
     /// Number of times that dropping a keyspace has begun.
     drops: AtomicU64,
-    operators: Vec<Arc<dyn MergeOperator>>,
+    operators: Vec<RegisteredOperator>,
     filters: Vec<(String, Arc<dyn CompactionFilter>)>,
     state: RwLock<CatalogState>,
 }
@@ -164,26 +166,28 @@ impl KeyspaceCatalog {
     /// Creates an empty catalog. It knows the built-in merge operators, `operators`, and the named
     /// compaction filters `filters`.
     pub(crate) fn new(
-        operators: &[Arc<dyn MergeOperator>],
+        operators: &[RegisteredOperator],
         filters: &[(String, Arc<dyn CompactionFilter>)],
     ) -> KeyspaceCatalog {
-        let builtin: [Arc<dyn MergeOperator>; 4] = [
-            Arc::new(AddOperator),
-            Arc::new(AppendOperator),
-            Arc::new(MinimumOperator),
-            Arc::new(MaximumOperator),
-        ];
         KeyspaceCatalog {
             drops: AtomicU64::new(0),
             // Operators of the application come first, so that they can replace built-in operators
             // with the same name.
-            operators: operators.iter().cloned().chain(builtin).collect(),
+            operators: operators
+                .iter()
+                .cloned()
+                .chain(RegisteredOperator::built_in())
+                .collect(),
             filters: filters.to_vec(),
             state: RwLock::new(CatalogState {
                 next: format::CATALOG + 1,
                 ..CatalogState::default()
             }),
         }
+    }
+
+    fn operator(&self, name: &str) -> Option<&RegisteredOperator> {
+        self.operators.iter().find(|known| known.operator.name() == name)
     }
 
     /// Returns the rules of a keyspace, including its merge operator and its compaction filter.
@@ -194,13 +198,13 @@ impl KeyspaceCatalog {
             what,
             name: name.to_owned(),
             known: match what {
-                OPERATOR => listed(self.operators.iter().map(|operator| operator.name())),
+                OPERATOR => listed(self.operators.iter().map(|known| known.operator.name())),
                 _ => listed(self.filters.iter().map(|(known, _)| known.as_str())),
             },
         };
         let operator = |name: &String| {
-            let found = self.operators.iter().find(|operator| operator.name() == name);
-            found.cloned().ok_or_else(|| missing(OPERATOR, name))
+            let found = self.operator(name).map(|known| Arc::clone(&known.operator));
+            found.ok_or_else(|| missing(OPERATOR, name))
         };
         let filter = |name: &String| {
             let found = self.filters.iter().find(|(known, _)| known == name);
@@ -226,7 +230,12 @@ impl KeyspaceCatalog {
         options: &KeyspaceOptions,
     ) -> Result<Arc<KeyspaceDefinition>> {
         let rules = self.rules_for(name, options)?;
-        let definition = KeyspaceDefinition::new(id, name, structure, options.clone(), rules);
+        let operator = options
+            .merge_operator
+            .as_ref()
+            .and_then(|name| self.operator(name));
+        let commutes = operator.is_some_and(|known| known.is_commutative);
+        let definition = KeyspaceDefinition::new(id, name, structure, options.clone(), (rules, commutes));
         Ok(Arc::new(definition))
     }
 

@@ -117,7 +117,7 @@ impl Transaction {
             self.spill()?;
         }
         let mut batch = WriteBatch::new();
-        let mut footprint = self.tracker.into_inner().into_footprint();
+        let (mut footprint, observed) = self.tracker.into_inner().into_parts();
         let snapshot = self.options.isolation == Isolation::Snapshot;
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
         let left_out = is_planted(IsolationFault::KeyspaceIsLeftOut) && self.writes.len() > 1;
@@ -129,8 +129,12 @@ impl Transaction {
             // Under snapshot isolation the first committer wins, so the keys that the transaction
             // has written are validated as well.
             let definition = set.keyspace().definition();
-            set.visit_keys(|key| {
-                footprint.add_point(definition, &format::tree_key(&definition.prefix, key));
+            set.visit_writes(|key, is_merge| {
+                let key = format::tree_key(&definition.prefix, key);
+                match is_merge && definition.merges_commute && !observed.contains(definition, &key) {
+                    true => footprint.add_merge(definition, &key),
+                    false => footprint.add_point(definition, &key),
+                }
             });
             let ranges = set
                 .deleted_ranges()

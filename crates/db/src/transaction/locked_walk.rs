@@ -102,14 +102,10 @@ impl<'t> LockedWalk<'t> {
         if is_planted(IsolationFault::GapsAreNotLocked) {
             for (key, _) in &pairs {
                 let key = Transaction::tree_key(&self.keyspace, key);
-                transaction.lock(
-                    definition,
-                    &crate::engine::single_key_range(&key),
-                    RangeLockMode::Shared,
-                )?;
+                transaction.lock(&crate::engine::single_key_range(&key), RangeLockMode::Shared)?;
             }
         } else {
-            transaction.lock(definition, &stretch, RangeLockMode::Shared)?;
+            transaction.lock(&stretch, RangeLockMode::Shared)?;
         }
         if is_short && pairs.len() < self.stretch {
             stretch = self.left.clone();

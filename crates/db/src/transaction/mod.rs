@@ -22,7 +22,7 @@
 //! Invariants:
 //!
 //! - **T1** All data that an operation returns from the store is tracked or locked before it is
-//!   read.
+//!   read, except by `get_untracked`.
 //! - **T2** While an iterator is in use, its transaction depends, for each end of the iterator, on
 //!   all keys between the bound at that end and the last key returned from that end. Once the
 //!   iterator has ended, the transaction depends on all keys of the iterator's range.
@@ -30,6 +30,8 @@
 //! - **T4** A transaction that has ended retains no versions and holds no locks.
 
 mod commit;
+mod depend;
+mod lock;
 mod locked_walk;
 mod read;
 mod retry;
@@ -53,13 +55,10 @@ use crate::db::Db;
 use crate::engine::{Engine, OpenTransaction, OperationGuard, TransactionEnd, TransactionInfo};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
-use crate::locking::lock_manager::RangeLockMode;
 use crate::options::{Concurrency, Isolation, TransactionOptions};
-use crate::schema::catalog::KeyspaceDefinition;
 use crate::schema::format::{self, KeyspaceId, TreeKey};
 use crate::shared::SharedStore;
 use crate::transaction::write_set::WriteSet;
-use alluvium_dictionary::range::KeyRange;
 use parking_lot::Mutex;
 use savepoint::SavepointStack;
 use spilled_writes::SpilledWrites;
@@ -245,45 +244,6 @@ impl Transaction {
             self.handle.end(TransactionEnd::TooOld);
         }
         open.enter()
-    }
-
-    /// Locks a range until the transaction ends (T3). If the transaction is aborted to resolve a
-    /// deadlock, it has ended when the call returns the error. The caller must not be within an
-    /// operation of the transaction (see [`Transaction::enter`]).
-    fn lock(&self, definition: &KeyspaceDefinition, range: &KeyRange, mode: RangeLockMode) -> Result<()> {
-        self.limit_locks(definition)?;
-        self.acquire(range, mode)
-    }
-
-    fn acquire(&self, range: &KeyRange, mode: RangeLockMode) -> Result<()> {
-        let (most, open) = (self.options.lock_timeout, &self.handle.open);
-        let timeout = open.time_left().map_or(most, |left| left.min(most));
-        let locked = self.engine().lock(open.number, range, mode, timeout);
-        if let Err(Error::Deadlock { .. }) = locked {
-            self.handle.end(TransactionEnd::Deadlock);
-        }
-        locked
-    }
-
-    /// If the transaction has reached the limit on its locks, replaces all its locks in the
-    /// keyspace by a single lock of the whole keyspace.
-    fn limit_locks(&self, definition: &KeyspaceDefinition) -> Result<()> {
-        let (engine, number) = (self.engine(), self.number());
-        let most = self.options.max_tracked;
-        if engine.locks.held(number) < most {
-            return Ok(());
-        }
-        let whole = KeyRange::new(&definition.prefix, Some(&definition.end));
-        self.acquire(&whole, RangeLockMode::Exclusive)?;
-        engine.locks.join(number, &whole);
-        if engine.locks.held(number) < most {
-            return Ok(());
-        }
-        Err(Error::TransactionLimit {
-            what: "the locks",
-            most,
-            option: "TransactionOptions::max_tracked",
-        })
     }
 
     /// Converts a user key to the corresponding key of the tree.

@@ -14,7 +14,12 @@ use alluvium_dictionary::batch::LongValues;
 /// The purpose of a read. It determines which lock the read acquires and what is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadIntent {
+    /// The transaction does not depend on the key.
+    Untracked,
+    /// The transaction depends on the key as far as its isolation level requires.
     Read,
+    /// The transaction depends on the key at every isolation level, and others may read it.
+    Shared,
     /// The transaction will write to the key, or depends on the key as if it wrote to it.
     Update,
 }
@@ -37,6 +42,67 @@ impl Transaction {
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
         let found = self.get_for(keyspace, key.as_ref(), ReadIntent::Read, LongValues::LeftOut)?;
         Ok(found.is_some())
+    }
+
+    /// Returns the value of a key, without making the transaction depend on the key: the commit
+    /// never conflicts because another commit has changed it. The writes of the transaction itself
+    /// are seen.
+    ///
+    /// The value is that of the snapshot that the transaction reads. A transaction that is both
+    /// serializable and locking has no snapshot, so it reads the newest value and locks nothing.
+    /// The value may then change before the commit. What the transaction writes must not rely on
+    /// the value.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let settings = db.keyspace("settings")?;
+    /// settings.put("greeting", "hello")?;
+    /// let mut visit = db.begin();
+    /// assert_eq!(visit.get_untracked(&settings, "greeting")?.unwrap(), b"hello");
+    /// visit.put(&settings, "last visit", "monday")?;
+    /// settings.put("greeting", "good morning")?;
+    /// visit.commit()?;
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get`], except those of locks and of [`Error::TransactionLimit`].
+    pub fn get_untracked(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.get_for(keyspace, key.as_ref(), ReadIntent::Untracked, LongValues::Read)
+    }
+
+    /// Returns the value of a key, and makes the transaction depend on the key at every isolation
+    /// level: others may read it, and if the transaction writes anything, the value does not change
+    /// until its commit. A locking transaction acquires a shared lock of the key. The commit of an
+    /// optimistic transaction fails if the key was changed.
+    ///
+    /// Under snapshot isolation, this prevents write skew for the key. Two transactions that read
+    /// the same key in this way and write to other keys do not conflict, unlike after
+    /// [`Transaction::get_for_update`] in locking transactions.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::{ErrorKind, Isolation, TransactionOptions};
+    /// let rota = db.keyspace("rota")?;
+    /// rota.put("alice", "on call")?;
+    /// rota.put("bob", "on call")?;
+    /// let snapshot = TransactionOptions::new().isolation(Isolation::Snapshot);
+    /// let (mut alice, mut bob) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
+    /// assert_eq!(alice.get_shared(&rota, "bob")?.unwrap(), b"on call");
+    /// assert_eq!(bob.get_shared(&rota, "alice")?.unwrap(), b"on call");
+    /// alice.put(&rota, "alice", "off")?;
+    /// bob.put(&rota, "bob", "off")?;
+    /// alice.commit()?;
+    /// assert_eq!(bob.commit().unwrap_err().kind(), ErrorKind::Conflict);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`].
+    pub fn get_shared(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.get_for(keyspace, key.as_ref(), ReadIntent::Shared, LongValues::Read)
     }
 
     /// Returns the value of a key, and protects the key against writes by others until the commit,
@@ -80,7 +146,13 @@ impl Transaction {
             self.depend_on(keyspace, std::slice::from_ref(&key), purpose)?;
             let _entered = self.enter(keyspace)?;
             let (engine, now_ms) = (self.engine(), self.handle.open.now_ms);
-            let found = engine.get_by_clock(&key, keyspace.definition(), long_values, self.at(), now_ms)?;
+            let at = match purpose {
+                ReadIntent::Untracked if is_planted(IsolationFault::UntrackedReadsAreNotRepeatable) => {
+                    ReadPosition::Now
+                }
+                _ => self.at(),
+            };
+            let found = engine.get_by_clock(&key, keyspace.definition(), long_values, at, now_ms)?;
             engine.counters.add([(EngineCounter::Gets, 1)]);
             Ok(found.map(Value::new))
         };
@@ -163,24 +235,34 @@ impl Transaction {
     /// concurrency control. Must be called before the keys are read (T1).
     pub(super) fn depend_on(&self, keyspace: &Keyspace, keys: &[TreeKey], purpose: ReadIntent) -> Result<()> {
         let definition = keyspace.definition();
-        let updates = purpose == ReadIntent::Update && !is_planted(IsolationFault::UpdatesAreReads);
-        if self.is_locking() {
-            let mode = match updates {
-                true => RangeLockMode::Exclusive,
-                false => RangeLockMode::Shared,
+        let purpose = match purpose {
+            ReadIntent::Update if is_planted(IsolationFault::UpdatesAreReads) => ReadIntent::Read,
+            ReadIntent::Shared if is_planted(IsolationFault::SharedReadsAreReads) => ReadIntent::Read,
+            purpose => purpose,
+        };
+        let is_dependence = match purpose {
+            ReadIntent::Untracked => false,
+            ReadIntent::Read => self.is_serializable(),
+            ReadIntent::Shared | ReadIntent::Update => true,
+        };
+        if !is_dependence {
+            return match purpose {
+                ReadIntent::Untracked => Ok(()),
+                _ => self.observe(keyspace, keys),
             };
-            if !updates && (!self.is_serializable() || is_planted(IsolationFault::LocksAreReleasedEarly)) {
-                return Ok(());
-            }
+        }
+        if self.is_locking() {
+            let mode = match purpose {
+                ReadIntent::Update => RangeLockMode::Exclusive,
+                _ if is_planted(IsolationFault::LocksAreReleasedEarly) => return Ok(()),
+                _ => RangeLockMode::Shared,
+            };
             for key in keys {
-                self.lock(definition, &single_key_range(key), mode)?;
-                if updates {
+                self.lock(&single_key_range(key), mode)?;
+                if purpose != ReadIntent::Read {
                     self.fail_if_changed(keyspace, key)?;
                 }
             }
-            return Ok(());
-        }
-        if !self.is_serializable() && !updates {
             return Ok(());
         }
         let mut tracker = self.tracker.lock();

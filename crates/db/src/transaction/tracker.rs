@@ -7,19 +7,39 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The consequence of a read for the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadConsequence {
+    /// The commit fails if others have changed what was read.
+    Dependence,
+    /// The commit fails if others have changed a key that was read and into which the transaction
+    /// merges.
+    Observation,
+}
+
+#[derive(Debug)]
+struct OpenWalk {
+    definition: Arc<KeyspaceDefinition>,
+    range: KeyRange,
+    consequence: ReadConsequence,
+}
+
 /// The tracked reads of a transaction: keys and ranges that it depends on.
 #[derive(Debug, Default)]
 pub(super) struct ReadTracker {
     footprint: AccessSet,
+    /// Keys and ranges that a transaction under snapshot isolation has read in keyspaces whose
+    /// merges commute. The transaction does not depend on them, unless it merges into them.
+    observed: AccessSet,
     /// Open iterators. The whole range of an iterator is tracked until the iterator reports which
     /// part of it was scanned (T2).
-    walks: BTreeMap<u64, (Arc<KeyspaceDefinition>, KeyRange)>,
+    walks: BTreeMap<u64, OpenWalk>,
     next: u64,
 }
 
 impl ReadTracker {
-    /// Tracks keys. If `most` keys and ranges are tracked already, neighbouring keys are combined
-    /// into ranges. Returns an error if that does not reduce their number sufficiently.
+    /// Tracks keys. If `most` keys and ranges are tracked already, neighbours are joined to ranges.
+    /// Returns an error if that does not reduce their number sufficiently.
     pub(super) fn add_points<'k>(
         &mut self,
         definition: &Arc<KeyspaceDefinition>,
@@ -39,22 +59,72 @@ impl ReadTracker {
         &mut self,
         definition: &Arc<KeyspaceDefinition>,
         range: &KeyRange,
+        consequence: ReadConsequence,
         most: usize,
     ) -> Result<u64> {
-        self.limit(most)?;
+        match consequence {
+            ReadConsequence::Dependence => self.limit(most)?,
+            ReadConsequence::Observation => self.limit_observed(most),
+        }
         self.next += 1;
-        self.walks
-            .insert(self.next, (Arc::clone(definition), range.clone()));
+        let walk = OpenWalk {
+            definition: Arc::clone(definition),
+            range: range.clone(),
+            consequence,
+        };
+        self.walks.insert(self.next, walk);
         Ok(self.next)
     }
 
     /// Replaces the tracked range of an iterator by the ranges that the iterator has scanned.
     pub(super) fn end_walk(&mut self, walk: u64, covered: &[KeyRange]) {
-        if let Some((definition, _)) = self.walks.remove(&walk) {
+        if let Some(walk) = self.walks.remove(&walk) {
+            let set = match walk.consequence {
+                ReadConsequence::Dependence => &mut self.footprint,
+                ReadConsequence::Observation => &mut self.observed,
+            };
             for range in covered {
-                self.footprint.add_range(&definition, range);
+                set.add_range(&walk.definition, range);
             }
         }
+    }
+
+    /// Notes that a transaction under snapshot isolation has read keys.
+    pub(super) fn observe<'k>(
+        &mut self,
+        definition: &Arc<KeyspaceDefinition>,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        most: usize,
+    ) {
+        for key in keys {
+            self.limit_observed(most);
+            self.observed.add_point(definition, key);
+        }
+    }
+
+    /// Returns whether a transaction under snapshot isolation has read a key. After neighbours were
+    /// joined, this may be true for further keys.
+    pub(super) fn has_observed(&self, definition: &KeyspaceDefinition, key: &[u8]) -> bool {
+        let covers = |walk: &OpenWalk| walk.definition.id == definition.id && walk.range.contains(key);
+        self.observed.contains(definition, key) || self.walks.values().any(covers)
+    }
+
+    fn limit_observed(&mut self, most: usize) {
+        if self.observed.len() >= most {
+            self.observed.join_neighbours(most / 2);
+        }
+    }
+
+    /// Tracks a range on which the transaction depends, without an iterator.
+    pub(super) fn declare_range(
+        &mut self,
+        definition: &Arc<KeyspaceDefinition>,
+        range: &KeyRange,
+        most: usize,
+    ) -> Result<()> {
+        self.limit(most)?;
+        self.footprint.add_range(definition, range);
+        Ok(())
     }
 
     /// Tracks a range to which the transaction writes.
@@ -62,13 +132,13 @@ impl ReadTracker {
         self.footprint.add_range(definition, range);
     }
 
-    /// If at least `most` keys and ranges are tracked, combines neighbouring keys into ranges.
-    /// Returns an error if that does not reduce their number sufficiently.
+    /// If at least `most` keys and ranges are tracked, joins neighbours to ranges. Returns an error
+    /// if that does not reduce their number sufficiently.
     fn limit(&mut self, most: usize) -> Result<()> {
         if self.len() < most {
             return Ok(());
         }
-        self.footprint.join_points();
+        self.footprint.join_neighbours(most / 2);
         if self.len() < most {
             return Ok(());
         }
@@ -84,12 +154,13 @@ impl ReadTracker {
         self.footprint.len() + self.walks.len()
     }
 
-    /// Returns all tracked reads. For an iterator that was not dropped, its whole range is
-    /// included.
-    pub(super) fn into_footprint(mut self) -> AccessSet {
-        for (definition, range) in self.walks.values() {
-            self.footprint.add_range(definition, range);
+    /// Returns the keys and ranges on which the transaction depends, and those that it has only
+    /// observed. For an iterator that was not dropped, its whole range is included.
+    pub(super) fn into_parts(mut self) -> (AccessSet, AccessSet) {
+        for number in self.walks.keys().copied().collect::<Vec<_>>() {
+            let range = self.walks[&number].range.clone();
+            self.end_walk(number, &[range]);
         }
-        self.footprint
+        (self.footprint, self.observed)
     }
 }

@@ -3,6 +3,7 @@
 use super::Transaction;
 use super::read::ReadIntent;
 use super::spilled_writes::{SpilledEffect, SpilledWalk};
+use super::tracker::ReadConsequence;
 use crate::error::Result;
 use crate::keyspace::Keyspace;
 use crate::locking::lock_manager::RangeLockMode;
@@ -76,15 +77,18 @@ impl Transaction {
     /// Locks or tracks all keys of a keyspace, so that the transaction depends on them (T1, T2).
     fn depend_on_all(&self, keyspace: &Keyspace) -> Result<()> {
         drop(self.enter(keyspace)?);
-        if !self.is_serializable() {
-            return Ok(());
-        }
         let (definition, whole) = (keyspace.definition(), keyspace.whole());
-        if self.is_locking() {
-            return self.lock(definition, &whole, RangeLockMode::Shared);
+        if self.is_serializable() && self.is_locking() {
+            return self.lock(&whole, RangeLockMode::Shared);
+        }
+        let Some(consequence) = self.scan_consequence(keyspace) else {
+            return Ok(());
+        };
+        if consequence == ReadConsequence::Observation {
+            self.upgrade_merge_locks(keyspace, &whole)?;
         }
         let mut tracker = self.tracker.lock();
-        let walk = tracker.begin_walk(definition, &whole, self.options.max_tracked)?;
+        let walk = tracker.begin_walk(definition, &whole, consequence, self.options.max_tracked)?;
         tracker.end_walk(walk, &[whole]);
         self.tell_reads(tracker.len());
         Ok(())

@@ -4,6 +4,7 @@
 use super::Transaction;
 use super::locked_walk::LockedWalk;
 use super::spilled_writes::SpilledWalk;
+use super::tracker::ReadConsequence;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::locking::fault::{IsolationFault, is_planted};
@@ -229,13 +230,19 @@ impl<'t> TransactionIter<'t> {
     /// transaction tracks no reads.
     fn track(&mut self) -> Result<()> {
         let transaction = self.transaction;
-        let is_tracked = transaction.is_serializable() && !transaction.is_locking();
-        if !is_tracked || self.tracked.is_some() {
+        if self.tracked.is_some() {
             return Ok(());
+        }
+        let Some(consequence) = transaction.scan_consequence(&self.keyspace) else {
+            return Ok(());
+        };
+        if consequence == ReadConsequence::Observation {
+            transaction.upgrade_merge_locks(&self.keyspace, &self.range)?;
         }
         let mut tracker = transaction.tracker.lock();
         let most = transaction.options.max_tracked;
-        self.tracked = Some(tracker.begin_walk(self.keyspace.definition(), &self.range, most)?);
+        let definition = self.keyspace.definition();
+        self.tracked = Some(tracker.begin_walk(definition, &self.range, consequence, most)?);
         transaction.tell_reads(tracker.len());
         Ok(())
     }

@@ -8,13 +8,20 @@ use crate::keyspace::Keyspace;
 use crate::locking::fault::{IsolationFault, is_planted};
 use crate::locking::lock_manager::RangeLockMode;
 use crate::read::iter;
-use crate::read::value::Value;
 use crate::transaction::write_set::WriteSet;
 use crate::write::batch::{checked_key, checked_key_of, checked_value, expiry_ms};
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::range::KeyRange;
 use std::ops::Bound;
 use std::time::SystemTime;
+
+/// The kind of a write to a single key. It determines which lock the write acquires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyWriteKind {
+    /// The write replaces the value of the key or deletes the key.
+    Replace,
+    Merge,
+}
 
 impl Transaction {
     /// Sets the value of a key.
@@ -27,7 +34,7 @@ impl Transaction {
     /// transaction is unchanged.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
-        self.write(keyspace, key, value.len(), |set| {
+        self.write(keyspace, key, value.len(), KeyWriteKind::Replace, |set| {
             set.write(key, Some(value), 0);
             Ok(())
         })
@@ -47,7 +54,7 @@ impl Transaction {
         expires: SystemTime,
     ) -> Result<()> {
         let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
-        self.write(keyspace, key, value.len(), |set| {
+        self.write(keyspace, key, value.len(), KeyWriteKind::Replace, |set| {
             set.write(key, Some(value), expiry_ms(expires));
             Ok(())
         })
@@ -59,14 +66,35 @@ impl Transaction {
     /// As [`Transaction::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
-        self.write(keyspace, key, 0, |set| {
+        self.write(keyspace, key, 0, KeyWriteKind::Replace, |set| {
             set.write(key, None, 0);
             Ok(())
         })
     }
 
-    /// Merges an operand into the value of a key: see [`Keyspace::merge`]. If several serializable
-    /// optimistic transactions merge into the same key, they do not conflict.
+    /// Merges an operand into the value of a key: see [`Keyspace::merge`].
+    ///
+    /// If the merge operator is commutative, as the built-in `add`, `minimum` and `maximum` are,
+    /// transactions that only merge into the same key and do not read it never conflict, at any
+    /// isolation level, optimistic and locking. Another operator is declared commutative where it
+    /// is [registered](crate::Options::register_commutative_merge_operator). If the operator is not
+    /// commutative, this holds only for serializable optimistic transactions. Merges that were
+    /// spilled to disk may conflict under snapshot isolation.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::{Isolation, KeyspaceOptions, TransactionOptions};
+    /// let visits = db.keyspace_with("visits", &KeyspaceOptions::new().merge_operator("add"))?;
+    /// let snapshot = TransactionOptions::new().isolation(Isolation::Snapshot);
+    /// let (mut one, mut two) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
+    /// one.merge(&visits, "home", 1i64.to_le_bytes())?;
+    /// two.merge(&visits, "home", 2i64.to_le_bytes())?;
+    /// one.commit()?;
+    /// two.commit()?;
+    /// assert_eq!(visits.get("home")?.unwrap(), &3i64.to_le_bytes()[..]);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Transaction::put`], [`Error::NoOperator`], [`Error::BadOperand`].
@@ -78,7 +106,8 @@ impl Transaction {
     ) -> Result<()> {
         let (key, operand) = (key.as_ref(), checked_value(operand.as_ref())?);
         keyspace.check_operand(operand)?;
-        self.write(keyspace, key, operand.len(), |set| set.merge(key, operand))
+        let kind = KeyWriteKind::Merge;
+        self.write(keyspace, key, operand.len(), kind, |set| set.merge(key, operand))
     }
 
     /// Deletes all keys from `start` (inclusive) to `end` (exclusive). If `end` is `None`, deletes
@@ -109,7 +138,7 @@ impl Transaction {
         let bytes = start.len() + end.map_or(0, <[u8]>::len);
         self.admit(keyspace, bytes)?;
         if self.is_locking() {
-            self.lock_write(keyspace, &range)?;
+            self.lock_write(&range)?;
             self.fail_if_range_changed(keyspace, &range)?;
         }
         self.change(keyspace, |set| {
@@ -146,40 +175,36 @@ impl Transaction {
         Ok(true)
     }
 
-    /// Reads a key without tracking the read. Only an injected fault uses this.
-    fn get_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
-        let now_ms = self.handle.open.now_ms;
-        let read = || keyspace.get_at(key, self.at());
-        let read = || self.spilled.over((keyspace, LongValues::Read), key, now_ms, read);
-        match self.writes.get(&keyspace.number()) {
-            Some(own) => own.own_or(key, read),
-            None => read(),
-        }
-    }
-
     fn write(
         &mut self,
         keyspace: &Keyspace,
         key: &[u8],
         bytes: usize,
+        kind: KeyWriteKind,
         change: impl FnOnce(&mut WriteSet) -> Result<()>,
     ) -> Result<()> {
         let key = checked_key_of(keyspace.definition(), key)?;
         self.admit(keyspace, key.len() + bytes)?;
         if self.is_locking() {
             let key = Transaction::tree_key(keyspace, key);
-            self.lock_write(keyspace, &single_key_range(&key))?;
-            self.fail_if_changed(keyspace, &key)?;
+            let range = single_key_range(&key);
+            if kind == KeyWriteKind::Merge && self.merges_freely(keyspace, &key) {
+                self.lock(&range, RangeLockMode::Merge)?;
+                self.fail_if_replaced(keyspace, &key)?;
+            } else {
+                self.lock_write(&range)?;
+                self.fail_if_changed(keyspace, &key)?;
+            }
         }
         self.change(keyspace, change)
     }
 
-    fn lock_write(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
+    fn lock_write(&self, range: &KeyRange) -> Result<()> {
         let mode = match is_planted(IsolationFault::WritesLockShared) {
             true => RangeLockMode::Shared,
             false => RangeLockMode::Exclusive,
         };
-        self.lock(keyspace.definition(), range, mode)
+        self.lock(range, mode)
     }
 
     /// Applies a change to the write set of a keyspace, which is created if it does not exist yet.
@@ -203,10 +228,29 @@ impl Transaction {
         changed
     }
 
+    /// Returns [`Error::Conflict`] if a key that the transaction has locked was put or deleted
+    /// after the snapshot that the transaction reads. Does nothing if the transaction reads no
+    /// snapshot.
+    fn fail_if_replaced(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        let Some(place) = self.handle.open.place() else {
+            return Ok(());
+        };
+        let entered = self.enter(keyspace)?;
+        let replaced = self
+            .engine()
+            .is_replaced_above(place, key, keyspace.definition())?;
+        drop(entered);
+        if !replaced || is_planted(IsolationFault::MergesIgnoreReplacements) {
+            return Ok(());
+        }
+        let (keyspace, key) = self.engine().users_key(key);
+        Err(Error::Conflict { keyspace, key })
+    }
+
     /// Returns [`Error::Conflict`] if a key in a range that the transaction has locked was changed
     /// after the snapshot that the transaction reads. Does nothing if the transaction reads no
     /// snapshot.
-    fn fail_if_range_changed(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
+    pub(super) fn fail_if_range_changed(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
         let Some(place) = self.handle.open.place() else {
             return Ok(());
         };

@@ -386,10 +386,16 @@ fn a_limit_says_which_it_is_and_leaves_the_transaction_as_it_was() {
     assert!(own.get(&seas, "b").unwrap().is_none());
     own.commit().unwrap();
 
-    // Neighbouring keys are tracked as ranges, whose number is limited.
+    // Neighbouring keys are tracked as ranges, at least one for each keyspace.
     let own = db.begin_with(&TransactionOptions::new().max_tracked(4));
     let keys: Vec<String> = (0..200).map(|key| format!("{key:03}")).collect();
-    let failed = keys.iter().find_map(|key| own.get(&seas, key).err());
+    for key in &keys {
+        own.get(&seas, key).unwrap();
+        assert!(db.transactions()[0].reads <= 4);
+    }
+    let more = (0..4).map(|number| db.keyspace(&format!("sea {number}")).unwrap());
+    let more: Vec<_> = more.collect();
+    let failed = more.iter().find_map(|sea| own.get(sea, "a").err());
     let failed = failed.expect("there is a limit");
     assert_eq!(failed.kind(), ErrorKind::LimitReached);
     assert!(failed.to_string().contains("max_tracked"), "{failed}");

@@ -33,7 +33,8 @@
 //!
 //! Invariants:
 //!
-//! - **L1** A segment has either only shared holders or a single exclusive holder.
+//! - **L1** All holders of a segment hold it in the same mode. A segment that is held exclusively
+//!   has a single holder.
 //! - **L2** Segments are disjoint and not empty, and each segment has at least one holder.
 //! - **L3** Each request in the queue is blocked by a holder of a lock or by an earlier request.
 //! - **L4** The wait-for graph has no cycles.
@@ -48,6 +49,10 @@ mod sync;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
+pub(crate) use queue::HeldLock;
+
+use crate::locking::fault::{IsolationFault, is_planted};
+use alluvium_dictionary::range::KeyRange;
 use queue::{LockOutcome, LockState};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -61,17 +66,48 @@ const STANDSTILL: Duration = Duration::from_millis(1);
 const HELD_BACK: Duration = Duration::from_millis(50);
 
 /// Mode of a lock on a key or range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+///
+/// | | shared | merge | exclusive |
+/// |---|---|---|---|
+/// | **shared** | together | waits | waits |
+/// | **merge** | waits | together | waits |
+/// | **exclusive** | waits | waits | waits |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeLockMode {
     /// For reading. Compatible with other shared locks.
     Shared,
+    /// For merging operands whose order does not matter, without reading the value. Compatible with
+    /// other locks of this mode.
+    Merge,
     /// For writing. Conflicts with all other locks.
     Exclusive,
 }
 
 impl RangeLockMode {
     fn excludes(self, other: RangeLockMode) -> bool {
-        self.max(other) == RangeLockMode::Exclusive
+        let pair = [self, other];
+        if pair.contains(&RangeLockMode::Merge)
+            && pair.contains(&RangeLockMode::Shared)
+            && is_planted(IsolationFault::MergesIgnoreReaders)
+        {
+            return false;
+        }
+        self.with(other) == RangeLockMode::Exclusive
+    }
+
+    /// Returns whether an owner that holds a lock in this mode need not acquire it in the mode
+    /// `asked`.
+    fn permits(self, asked: RangeLockMode) -> bool {
+        self == asked || self == RangeLockMode::Exclusive
+    }
+
+    /// Returns the weakest mode that permits everything that either of the two modes permits.
+    pub(crate) fn with(self, other: RangeLockMode) -> RangeLockMode {
+        match self == other {
+            true => self,
+            // Reading a key and merging into it changes a value that was read.
+            false => RangeLockMode::Exclusive,
+        }
     }
 }
 
@@ -219,9 +255,19 @@ impl LockManager {
         self.state.with(|state| state.waits_for(owner))
     }
 
-    /// Merges all locks that an owner holds inside a range into a single lock. The owner must have
-    /// locked the entire range.
-    pub(crate) fn join(&self, owner: u64, low: &[u8], high: Option<&[u8]>) {
-        self.state.with(|state| state.join(owner, low, high));
+    /// Returns the locks of an owner, ordered by their lower bounds.
+    pub(crate) fn locks_of(&self, owner: u64) -> Vec<HeldLock> {
+        self.state.with(|state| state.locks_of(owner))
+    }
+
+    /// Returns the parts of a range that an owner has locked only for merging.
+    pub(crate) fn merge_locks(&self, owner: u64, low: &[u8], high: Option<&[u8]>) -> Vec<KeyRange> {
+        self.state.with(|state| state.merge_locks(owner, low, high))
+    }
+
+    /// Merges all locks that an owner holds inside each of some ranges into a single lock. The
+    /// owner must have locked the ranges, which must be disjoint and ordered.
+    pub(crate) fn join(&self, owner: u64, joined: &[HeldLock]) {
+        self.state.with(|state| state.join(owner, joined));
     }
 }

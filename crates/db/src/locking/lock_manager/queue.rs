@@ -4,6 +4,7 @@ use super::segments::LockSegments;
 use super::{LockOwner, RangeLockMode};
 use crate::locking::fault::{IsolationFault, is_planted};
 use crate::locking::ranges::InlineKey;
+use alluvium_dictionary::range::KeyRange;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,6 +26,14 @@ impl LockRequest {
     fn touches(&self, low: &InlineKey, high: Option<&InlineKey>) -> bool {
         high.is_none_or(|high| self.low < *high) && self.high.as_ref().is_none_or(|end| low < end)
     }
+}
+
+/// A granted request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeldLock {
+    pub(crate) low: InlineKey,
+    pub(crate) high: Option<InlineKey>,
+    pub(crate) mode: RangeLockMode,
 }
 
 /// The final result of a request that had to wait.
@@ -49,7 +58,7 @@ pub(super) enum LockAnswer {
 pub(super) struct LockState {
     segments: LockSegments,
     /// The locks of each owner. Each granted request is one entry.
-    held: HashMap<u64, Vec<(InlineKey, Option<InlineKey>)>>,
+    held: HashMap<u64, Vec<HeldLock>>,
     /// The waiting requests by their ticket numbers. Later requests have higher ticket numbers.
     queue: BTreeMap<u64, LockRequest>,
     outcomes: HashMap<u64, LockOutcome>,
@@ -93,8 +102,11 @@ impl LockState {
         let owner = waiter.owner.number();
         self.segments
             .add(owner, &waiter.low, waiter.high.as_deref(), waiter.mode);
-        let interval = (waiter.low.clone(), waiter.high.clone());
-        self.held.entry(owner).or_default().push(interval);
+        self.held.entry(owner).or_default().push(HeldLock {
+            low: waiter.low.clone(),
+            high: waiter.high.clone(),
+            mode: waiter.mode,
+        });
     }
 
     /// Returns the owners for which a request must wait. These are the holders of conflicting
@@ -167,7 +179,8 @@ impl LockState {
                 own_requests += 1;
                 return own_requests > 1;
             }
-            held.iter().any(|(low, high)| waiter.touches(low, high.as_ref()))
+            held.iter()
+                .any(|lock| waiter.touches(&lock.low, lock.high.as_ref()))
         })
     }
 
@@ -258,10 +271,11 @@ impl LockState {
     pub(super) fn release(&mut self, owner: u64) -> bool {
         self.released += 1;
         let held = self.held.remove(&owner).unwrap_or_default();
-        for (low, high) in &held {
-            self.segments.remove(owner, low, high.as_deref());
+        for lock in &held {
+            self.segments.remove(owner, &lock.low, lock.high.as_deref());
         }
-        !held.is_empty() && self.advance(&held)
+        let freed: Vec<_> = held.into_iter().map(|lock| (lock.low, lock.high)).collect();
+        !freed.is_empty() && self.advance(&freed)
     }
 
     /// Returns how often any owner has released its locks.
@@ -290,18 +304,37 @@ impl LockState {
         others
     }
 
-    /// Replaces the locks of an owner that are inside the range from `low` to `high` by a single
-    /// lock on this range. The owner must have locked the entire range.
-    pub(super) fn join(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>) {
+    /// Returns the parts of a range that an owner has locked only for merging.
+    pub(super) fn merge_locks(&self, owner: u64, low: &[u8], high: Option<&[u8]>) -> Vec<KeyRange> {
+        self.segments.held_as(owner, low, high, RangeLockMode::Merge)
+    }
+
+    /// Returns the locks of an owner, ordered by their lower bounds.
+    pub(super) fn locks_of(&self, owner: u64) -> Vec<HeldLock> {
+        let mut held = self.held.get(&owner).cloned().unwrap_or_default();
+        held.sort_by(|one, other| one.low.cmp(&other.low));
+        held
+    }
+
+    /// Replaces the locks of an owner that are inside one of the `joined` locks by this lock. The
+    /// owner must hold all of `joined`, which must be disjoint and ordered by their lower bounds.
+    pub(super) fn join(&mut self, owner: u64, joined: &[HeldLock]) {
         let Some(held) = self.held.get_mut(&owner) else {
             return;
         };
-        let lies_within = |(start, end): &(InlineKey, Option<InlineKey>)| {
-            let ends = high.is_none_or(|high| end.as_deref().is_some_and(|end| end <= high));
-            **start >= *low && ends
-        };
-        held.retain(|interval| !lies_within(interval));
-        held.push((InlineKey::from_slice(low), high.map(InlineKey::from_slice)));
+        held.retain(|lock| {
+            let count = joined.partition_point(|range| range.low <= lock.low);
+            let before = count.checked_sub(1).and_then(|index| joined.get(index));
+            !before.is_some_and(|range| match (&range.high, &lock.high) {
+                (None, _) => true,
+                (Some(end), Some(high)) => high <= end,
+                (Some(_), None) => false,
+            })
+        });
+        held.extend(joined.iter().cloned());
+        for range in joined {
+            self.segments.merge_within(&range.low, range.high.as_deref());
+        }
     }
 
     #[cfg(all(test, not(alluvium_model_check)))]

@@ -2,6 +2,7 @@
 
 use super::RangeLockMode;
 use crate::locking::ranges::InlineKey;
+use alluvium_dictionary::range::KeyRange;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,6 +16,16 @@ struct LockSegment {
     /// Exclusive upper bound of the segment, or `None` if it has no upper bound.
     high: Option<InlineKey>,
     holders: SegmentHolders,
+}
+
+impl LockSegment {
+    /// Returns whether all holders hold the segment in the same mode, and an exclusive holder is
+    /// the only one (L1).
+    fn has_one_mode(&self) -> bool {
+        let mut modes = self.holders.iter().map(|&(_, mode)| mode);
+        let first = modes.next();
+        modes.all(|mode| Some(mode) == first && mode != RangeLockMode::Exclusive)
+    }
 }
 
 /// The segments, ordered by their lower bounds (L2).
@@ -80,7 +91,7 @@ impl LockSegments {
     pub(super) fn covers(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: RangeLockMode) -> bool {
         let mut next = low;
         for (start, segment) in self.within(low, high) {
-            let holds = |&(holder, held): &(u64, RangeLockMode)| holder == owner && held >= mode;
+            let holds = |&(holder, held): &(u64, RangeLockMode)| holder == owner && held.permits(mode);
             if **start > *next || !segment.holders.iter().any(holds) {
                 return false;
             }
@@ -91,6 +102,21 @@ impl LockSegments {
             next = end;
         }
         false
+    }
+
+    /// Returns the parts of a range that `owner` holds in exactly the mode `mode`.
+    pub(super) fn held_as(
+        &self,
+        owner: u64,
+        low: &[u8],
+        high: Option<&[u8]>,
+        mode: RangeLockMode,
+    ) -> Vec<KeyRange> {
+        let held = self
+            .within(low, high)
+            .filter(|(_, segment)| segment.holders.contains(&(owner, mode)));
+        held.map(|(start, segment)| KeyRange::new(start, segment.high.as_deref()))
+            .collect()
     }
 
     /// Makes a segment start at the key `at`, by splitting the segment that contains it.
@@ -126,18 +152,10 @@ impl LockSegments {
                 Some(found) if found == start => {
                     let segment = self.map.get_mut(&start).expect("it was just found");
                     match segment.holders.iter_mut().find(|(holder, _)| *holder == owner) {
-                        Some((_, held)) => *held = mode.max(*held),
+                        Some((_, held)) => *held = held.with(mode),
                         None => segment.holders.push((owner, mode)),
                     }
-                    debug_assert!(
-                        segment.holders.len() == 1
-                            || segment
-                                .holders
-                                .iter()
-                                .all(|&(_, held)| held == RangeLockMode::Shared),
-                        "L1: {:?}",
-                        segment.holders
-                    );
+                    debug_assert!(segment.has_one_mode(), "L1: {:?}", segment.holders);
                     segment.high.clone()
                 }
                 following => {
@@ -171,6 +189,14 @@ impl LockSegments {
             } else {
                 self.join_before(&start);
             }
+        }
+    }
+
+    /// Merges adjacent segments of a range that have the same holders.
+    pub(super) fn merge_within(&mut self, low: &[u8], high: Option<&[u8]>) {
+        let starts: Vec<InlineKey> = self.within(low, high).map(|(start, _)| start.clone()).collect();
+        for start in starts.iter().skip(1) {
+            self.join_before(start);
         }
     }
 
@@ -210,15 +236,7 @@ impl LockSegments {
                 segment.high.as_ref().is_none_or(|high| high > start),
                 "L2: {start:?}"
             );
-            let exclusive = segment
-                .holders
-                .iter()
-                .any(|&(_, mode)| mode == RangeLockMode::Exclusive);
-            assert!(
-                !exclusive || segment.holders.len() == 1,
-                "L1: {:?}",
-                segment.holders
-            );
+            assert!(segment.has_one_mode(), "L1: {:?}", segment.holders);
             last = Some(segment.high.clone());
         }
     }

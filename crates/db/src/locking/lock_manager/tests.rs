@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const S: RangeLockMode = RangeLockMode::Shared;
+const M: RangeLockMode = RangeLockMode::Merge;
 const X: RangeLockMode = RangeLockMode::Exclusive;
 
 fn ask(
@@ -125,6 +126,48 @@ fn one_that_upgrades_waits_for_other_readers_and_two_are_a_deadlock() {
 }
 
 #[test]
+fn merges_are_together_and_exclude_readers_and_writers() {
+    let mut state = LockState::default();
+    for owner in [1, 2] {
+        assert_eq!(ask(&mut state, owner, b"a", Some(b"b"), M), None);
+    }
+    assert_eq!(ask(&mut state, 1, b"a", Some(b"b"), M), None, "it has it");
+    for mode in [S, X] {
+        let ticket = ask(&mut state, 3, b"a", Some(b"b"), mode).expect("it waits");
+        assert_eq!(state.waits_for(3), [1, 2]);
+        state.give_up(ticket).unwrap_err();
+    }
+    // A holder that reads the key, too, must be alone.
+    let reads = ask(&mut state, 1, b"a", Some(b"b"), S).unwrap();
+    assert!(state.release(2));
+    assert_eq!(state.outcome(reads), Some(LockOutcome::Granted));
+    assert!(state.merge_locks(1, b"a", None).is_empty(), "it is exclusive now");
+    assert!(ask(&mut state, 4, b"a", Some(b"b"), M).is_some());
+}
+
+#[test]
+fn joined_locks_replace_those_inside_them() {
+    let mut state = LockState::default();
+    let keys = [b"a/1", b"a/2", b"a/3", b"b/1"];
+    for key in keys {
+        assert_eq!(ask(&mut state, 1, key, Some(&[&key[..], &[0]].concat()), X), None);
+    }
+    assert_eq!(ask(&mut state, 1, b"a/1", Some(b"a/3\0"), X), None);
+    let joined = state
+        .locks_of(1)
+        .into_iter()
+        .max_by_key(|lock| lock.high.clone().filter(|_| *lock.low == *b"a/1"));
+    state.join(1, &joined.into_iter().collect::<Vec<_>>());
+    state.check();
+    assert_eq!(state.held(1), 2);
+    assert_eq!(state.segments(), 2, "adjacent segments of one owner are one");
+    assert!(ask(&mut state, 2, b"a/2x", Some(b"a/2y"), S).is_some());
+    state.release(1);
+    state.release(2);
+    assert_eq!(state.segments(), 0);
+}
+
+#[test]
 fn of_a_circle_a_commit_gives_way_before_a_younger_transaction() {
     let mut state = LockState::default();
     assert_eq!(ask(&mut state, 9, b"a", Some(b"b"), X), None);
@@ -162,7 +205,9 @@ struct Model(BTreeMap<(u64, u8), RangeLockMode>);
 impl Model {
     fn excludes(&self, owner: u64, low: u8, high: u8, mode: RangeLockMode) -> bool {
         let mut held = self.0.iter();
-        held.any(|(&(other, key), &held)| other != owner && (low..high).contains(&key) && held.max(mode) == X)
+        held.any(|(&(other, key), &held)| {
+            other != owner && (low..high).contains(&key) && held.with(mode) == X
+        })
     }
 }
 
@@ -181,13 +226,13 @@ fn what_is_granted_is_what_a_list_of_keys_would_grant() {
             }
             let low = random.u8(0..12);
             let high = random.u8(low + 1..=12);
-            let mode = if random.bool() { S } else { X };
+            let mode = [S, M, X][random.usize(..3)];
             match ask(&mut state, owner, &[low], Some(&[high]), mode) {
                 None => {
                     assert!(!model.excludes(owner, low, high, mode), "seed {seed}");
                     for key in low..high {
                         let held = model.0.entry((owner, key)).or_insert(mode);
-                        *held = mode.max(*held);
+                        *held = held.with(mode);
                     }
                 }
                 Some(ticket) => {
@@ -223,7 +268,7 @@ fn threads_in_random_orders_all_come_through() {
                     let got = (0..3).try_for_each(|_| {
                         let low = random.u8(0..8);
                         let high = random.u8(low + 1..=8);
-                        let mode = if random.bool() { S } else { X };
+                        let mode = [S, M, X][random.usize(..3)];
                         locks.lock(owner, &[low], Some(&[high]), mode, Duration::MAX)
                     });
                     locks.release(number);

@@ -1,7 +1,7 @@
 //! Runs the transactions of a history, one operation at a time, in an order that is derived from a
 //! seed.
 
-use super::history::{Committed, History, LISTS, Op, REGISTERS, State};
+use super::history::{COUNTERS, Committed, History, LISTS, Op, REGISTERS, State};
 use super::slow::{SlowDirectory, slowly};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use crate::db::Db;
@@ -84,9 +84,10 @@ pub(super) struct Driver<'p> {
     db: Db,
     pub(super) lists: Keyspace,
     pub(super) registers: Keyspace,
+    pub(super) counters: Keyspace,
     pub(super) random: fastrand::Rng,
     sessions: [Option<Session>; SESSIONS],
-    history: History,
+    pub(super) history: History,
     names: usize,
     elements: u32,
     /// Whether a slow operation is running.
@@ -98,14 +99,16 @@ pub(super) fn scale() -> StoreScale {
     StoreScale::small(0x7a, 4 << 10, 96 << 10)
 }
 
-fn open(directory: &Arc<dyn Directory>) -> (Db, Keyspace, Keyspace) {
+fn open(directory: &Arc<dyn Directory>) -> (Db, [Keyspace; 3]) {
     let options = Options::new().simulated(scale(), || 1000);
     let db = options.open_in(Arc::clone(directory)).unwrap();
     db.shared().engine.locks.be_impatient();
     let append = KeyspaceOptions::new().merge_operator("append");
     let lists = db.keyspace_with("lists", &append).unwrap();
     let registers = db.keyspace("registers").unwrap();
-    (db, lists, registers)
+    let add = KeyspaceOptions::new().merge_operator("add");
+    let counters = db.keyspace_with("counters", &add).unwrap();
+    (db, [lists, registers, counters])
 }
 
 /// Runs a random history with these parameters, and returns it.
@@ -117,7 +120,7 @@ pub(super) fn run(plan: &Plan) -> History {
         None if plan.trouble == Trouble::SlowDevice => Arc::new(SlowDirectory(memory)),
         None => Arc::new(memory),
     };
-    let (db, lists, registers) = open(&directory);
+    let (db, [lists, registers, counters]) = open(&directory);
     let mut driver = Driver {
         plan,
         directory,
@@ -125,9 +128,14 @@ pub(super) fn run(plan: &Plan) -> History {
         db,
         lists,
         registers,
+        counters,
         random: fastrand::Rng::with_seed(plan.seed),
         sessions: [const { None }; SESSIONS],
-        history: History::default(),
+        history: History {
+            reads_newest: plan.isolation == Isolation::Serializable
+                && plan.concurrency == Concurrency::Locking,
+            ..History::default()
+        },
         names: 0,
         elements: 0,
         is_slow: false,
@@ -223,15 +231,19 @@ impl Driver<'_> {
         // Drop all handles by opening another store, because the last handle releases the
         // directory's lock.
         let other: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-        (self.db, self.lists, self.registers) = open(&other);
-        (self.db, self.lists, self.registers) = open(&self.directory);
+        (self.db, [self.lists, self.registers, self.counters]) = open(&other);
+        (self.db, [self.lists, self.registers, self.counters]) = open(&self.directory);
         // Transactions that were open before the crash must not be listed.
         assert!(self.db.transactions().is_empty());
     }
 
     fn everything(&self) -> State {
         let mut state = State::new();
-        for (letter, keyspace) in [(LISTS, &self.lists), (REGISTERS, &self.registers)] {
+        for (letter, keyspace) in [
+            (LISTS, &self.lists),
+            (REGISTERS, &self.registers),
+            (COUNTERS, &self.counters),
+        ] {
             for pair in keyspace.iter() {
                 let (key, value) = pair.unwrap();
                 state.insert([&[letter], &key[..]].concat(), value.into_vec());
@@ -245,13 +257,22 @@ impl Driver<'_> {
     }
 
     pub(super) fn letter(&mut self) -> u8 {
-        if self.random.bool() { LISTS } else { REGISTERS }
+        [LISTS, REGISTERS, LISTS, REGISTERS, COUNTERS][self.random.usize(0..5)]
     }
 
     /// Returns a value that was never written before.
     pub(super) fn element(&mut self) -> Vec<u8> {
         self.elements += 1;
         self.elements.to_be_bytes().to_vec()
+    }
+
+    /// Returns a value for a key of a keyspace. For lists and registers, it was never written
+    /// before.
+    pub(super) fn value(&mut self, letter: u8) -> Vec<u8> {
+        match letter {
+            COUNTERS => self.random.i64(0..1000).to_le_bytes().to_vec(),
+            _ => self.element(),
+        }
     }
 
     pub(super) fn range(&mut self, letter: u8) -> (Vec<u8>, Vec<u8>) {
@@ -263,7 +284,15 @@ impl Driver<'_> {
     /// Writes to a register outside of any transaction.
     fn plain_write(&mut self) {
         let key = self.key(REGISTERS);
-        let op = match self.random.u32(0..4) {
+        let op = match self.random.u32(0..6) {
+            4 => Op::Add {
+                key: self.key(COUNTERS),
+                number: self.random.i64(1..1000),
+            },
+            5 => Op::Put {
+                key: self.key(COUNTERS),
+                value: self.value(COUNTERS),
+            },
             0 => Op::Delete { key },
             1 => {
                 let (low, high) = self.range(REGISTERS);
@@ -287,7 +316,18 @@ impl Driver<'_> {
                     .unwrap();
             }
             Op::Append { key, element } => drop(batch.merge(&self.lists, &key[1..], element).unwrap()),
-            Op::Put { key, value } => drop(batch.put(&self.registers, &key[1..], value).unwrap()),
+            Op::Add { key, number } => {
+                batch
+                    .merge(&self.counters, &key[1..], number.to_le_bytes())
+                    .unwrap();
+            }
+            Op::Put { key, value } => {
+                let keyspace = match key[0] {
+                    COUNTERS => &self.counters,
+                    _ => &self.registers,
+                };
+                batch.put(keyspace, &key[1..], value).unwrap();
+            }
             _ => unreachable!("it writes"),
         }
         match self.db.write(&batch) {
@@ -317,6 +357,12 @@ impl Driver<'_> {
             .isolation(self.plan.isolation)
             .concurrency(self.plan.concurrency)
             .lock_timeout(Duration::ZERO);
+        // Some transactions may track no more than one range in each keyspace and an iterator, and
+        // join neighbours often.
+        let (options, most_ops) = match self.random.u32(0..4) {
+            0 => (options.max_tracked(self.random.usize(4..7)), 9),
+            _ => (options, 6),
+        };
         let options = match self.plan.trouble {
             Trouble::Spills | Trouble::FullDisk | Trouble::SlowDevice => {
                 options.memory(self.random.usize(0..500))
@@ -329,7 +375,7 @@ impl Driver<'_> {
             name: self.names,
             began: self.history.committed.len(),
             ops: Vec::new(),
-            length: self.random.usize(1..6),
+            length: self.random.usize(1..most_ops),
             savepoint: None,
             waits: 0,
         }

@@ -6,10 +6,11 @@ use std::fmt;
 /// The contents of the keyspaces: keys with their values.
 pub(super) type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The two keyspaces. The first byte of a key in a history identifies its keyspace. Lists are only
-/// appended to, and registers are put and deleted.
+/// The keyspaces. The first byte of a key in a history identifies its keyspace. Lists are only
+/// appended to, registers are put and deleted, and counters are added to, put and deleted.
 pub(super) const LISTS: u8 = b'l';
 pub(super) const REGISTERS: u8 = b'r';
+pub(super) const COUNTERS: u8 = b'c';
 
 /// Length in bytes of a list element and of a register value. Each element and each value is
 /// written only once.
@@ -23,6 +24,18 @@ pub(super) enum Op {
         seen: Option<Vec<u8>>,
         /// Whether the transaction depends on the key as if it had written to it.
         for_update: bool,
+    },
+    /// A read on which the transaction does not depend.
+    Peek {
+        key: Vec<u8>,
+        seen: Option<Vec<u8>>,
+    },
+    /// A declaration that the transaction depends on a range. `since` is the number of commits
+    /// before the declaration was complete.
+    Depend {
+        low: Vec<u8>,
+        high: Vec<u8>,
+        since: usize,
     },
     /// An iteration from one bound of a range. It ended when a number of keys was seen, or at the
     /// end of the range.
@@ -41,6 +54,11 @@ pub(super) enum Op {
         key: Vec<u8>,
         element: Vec<u8>,
     },
+    /// A merge of a number into a counter.
+    Add {
+        key: Vec<u8>,
+        number: i64,
+    },
     Delete {
         key: Vec<u8>,
     },
@@ -57,23 +75,63 @@ pub(super) enum Op {
     },
 }
 
+/// Returns the number in the value of a counter.
+fn counter(value: &[u8]) -> i64 {
+    i64::from_le_bytes(value.try_into().expect("a counter has 8 bytes"))
+}
+
 impl Op {
+    /// Returns whether the operation shows the transaction the value of a key, and the transaction
+    /// may rely on it.
+    pub(super) fn reads(&self, key: &[u8]) -> bool {
+        match self {
+            Op::Get { key: own, .. } => own == key,
+            Op::Walk {
+                low,
+                high,
+                is_backward,
+                seen,
+                has_ended,
+            } => {
+                let last = seen.last().map(|(key, _)| &key[..]);
+                let is_passed = last.is_some_and(|last| match is_backward {
+                    false => key <= last,
+                    true => key >= last,
+                });
+                &low[..] <= key && key < &high[..] && (*has_ended || is_passed)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns whether the operation writes to a key.
     pub(super) fn is_write(&self) -> bool {
         !matches!(
             self,
-            Op::Get { .. } | Op::Walk { .. } | Op::Swap { done: false, .. }
+            Op::Get { .. }
+                | Op::Peek { .. }
+                | Op::Depend { .. }
+                | Op::Walk { .. }
+                | Op::Swap { done: false, .. }
         )
     }
 
     /// Applies the write of the operation to a state. Does nothing for a read.
     pub(super) fn apply(&self, state: &mut State) {
         match self {
-            Op::Get { .. } | Op::Walk { .. } | Op::Swap { done: false, .. } => {}
+            Op::Get { .. }
+            | Op::Peek { .. }
+            | Op::Depend { .. }
+            | Op::Walk { .. }
+            | Op::Swap { done: false, .. } => {}
             Op::Put { key, value } | Op::Swap { key, value, .. } => {
                 state.insert(key.clone(), value.clone());
             }
             Op::Append { key, element } => state.entry(key.clone()).or_default().extend(element),
+            Op::Add { key, number } => {
+                let before = state.get(key).map_or(0, |value| counter(value));
+                state.insert(key.clone(), (before + number).to_le_bytes().into());
+            }
             Op::Delete { key } => {
                 state.remove(key);
             }
@@ -87,12 +145,15 @@ impl Op {
             Op::Get {
                 key: own, for_update, ..
             } => *for_update && own == key,
-            Op::Walk { .. } => false,
+            Op::Walk { .. } | Op::Peek { .. } => false,
             Op::Put { key: own, .. }
             | Op::Append { key: own, .. }
+            | Op::Add { key: own, .. }
             | Op::Delete { key: own }
             | Op::Swap { key: own, .. } => own == key,
-            Op::DeleteRange { low, high } => &low[..] <= key && key < &high[..],
+            Op::DeleteRange { low, high } | Op::Depend { low, high, .. } => {
+                &low[..] <= key && key < &high[..]
+            }
         }
     }
 }
@@ -119,6 +180,9 @@ pub(super) struct History {
     pub(super) committed: Vec<Committed>,
     /// Final contents of the keyspaces.
     pub(super) last: State,
+    /// Whether the transactions are both serializable and locking, so that reads without tracking
+    /// return the newest data.
+    pub(super) reads_newest: bool,
     /// Number of transactions that were rejected.
     pub(super) refused: usize,
     /// Number of operations that failed because the disk was full.

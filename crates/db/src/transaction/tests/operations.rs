@@ -1,7 +1,7 @@
 //! The operations of a session, which are chosen at random.
 
 use super::driver::{Driver, KEYS, Session};
-use super::history::{ELEMENT, LISTS, Op};
+use super::history::{COUNTERS, ELEMENT, LISTS, Op};
 use super::slow::stop;
 use crate::error::Result;
 use crate::keyspace::Keyspace;
@@ -10,6 +10,7 @@ impl Driver<'_> {
     fn keyspace(&self, key: &[u8]) -> Keyspace {
         match key[0] {
             LISTS => self.lists.clone(),
+            COUNTERS => self.counters.clone(),
             _ => self.registers.clone(),
         }
     }
@@ -17,21 +18,38 @@ impl Driver<'_> {
     /// Reads one or several keys, or scans a range.
     pub(super) fn read(&mut self, session: &mut Session) -> Result<()> {
         let letter = self.letter();
-        let op = match self.random.u32(0..8) {
-            0..3 => {
-                let (key, for_update) = (self.key(letter), self.random.u32(0..4) == 0);
+        let op = match self.random.u32(0..10) {
+            0..4 => {
+                let (key, purpose) = (self.key(letter), self.random.u32(0..8));
                 let (transaction, keyspace) = (&mut session.transaction, self.keyspace(&key));
-                let seen = self.slowly(|| match for_update {
-                    true => transaction.get_for_update(&keyspace, &key[1..]),
-                    false => transaction.get(&keyspace, &key[1..]),
+                let seen = self.slowly(|| match purpose {
+                    0 => transaction.get_for_update(&keyspace, &key[1..]),
+                    1 => transaction.get_shared(&keyspace, &key[1..]),
+                    _ => transaction.get(&keyspace, &key[1..]),
                 })?;
                 vec![Op::Get {
                     key,
                     seen: seen.map(Vec::from),
-                    for_update,
+                    for_update: purpose < 2,
                 }]
             }
-            3 => {
+            4 => {
+                let key = self.key(letter);
+                let (transaction, keyspace) = (&mut session.transaction, self.keyspace(&key));
+                let seen = self.slowly(|| transaction.get_untracked(&keyspace, &key[1..]))?;
+                vec![Op::Peek {
+                    key,
+                    seen: seen.map(Vec::from),
+                }]
+            }
+            5 => {
+                let (low, high) = self.range(letter);
+                let (transaction, keyspace) = (&mut session.transaction, self.keyspace(&low));
+                self.slowly(|| transaction.depend_on_range(&keyspace, &low[1..]..&high[1..]))?;
+                let since = self.history.committed.len();
+                vec![Op::Depend { low, high, since }]
+            }
+            6 => {
                 let keys = [self.key(letter), self.key(letter)];
                 let (transaction, keyspace) = (&mut session.transaction, self.keyspace(&keys[0]));
                 let names = keys.iter().map(|key| &key[1..]);
@@ -83,10 +101,14 @@ impl Driver<'_> {
     /// Writes to a key or a range. In some cases the key is read first.
     pub(super) fn write(&mut self, session: &mut Session) -> Result<()> {
         let letter = self.letter();
-        let (key, element) = (self.key(letter), self.element());
+        let (key, element) = (self.key(letter), self.value(letter));
         let keyspace = self.keyspace(&key);
         let (transaction, name) = (&mut session.transaction, &key[1..]);
-        let ops = if letter == LISTS {
+        let ops = if letter == COUNTERS && self.random.u32(0..4) > 0 {
+            let number = self.random.i64(1..1000);
+            self.slowly(|| transaction.merge(&keyspace, name, number.to_le_bytes()))?;
+            vec![Op::Add { key, number }]
+        } else if letter == LISTS {
             match self.random.bool() {
                 true => {
                     self.slowly(|| transaction.merge(&keyspace, name, &element))?;
@@ -121,8 +143,8 @@ impl Driver<'_> {
                     vec![Op::DeleteRange { low, high }]
                 }
                 2 | 3 => {
-                    // Expect an earlier value of the register, or expect that it has no value.
-                    let expected = self.random.bool().then(|| self.registers.get(name).unwrap());
+                    // Expect an earlier value of the key, or expect that it has no value.
+                    let expected = self.random.bool().then(|| keyspace.get(name).unwrap());
                     let expected = expected.flatten().map(Vec::from);
                     let new = Some(&element[..]);
                     let swap = || transaction.compare_and_set(&keyspace, name, expected.as_deref(), new);

@@ -6,7 +6,7 @@
 //! beginning. Under snapshot isolation, no transaction that committed in the meantime may have
 //! written to the same keys.
 
-use super::history::{Committed, History, Op, State};
+use super::history::{COUNTERS, Committed, History, LISTS, Op, REGISTERS, State};
 use crate::options::Isolation;
 
 /// Returns a description of each violation of the isolation level.
@@ -29,6 +29,14 @@ pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
         if isolation == Isolation::Snapshot && one.writes() {
             found.extend(overlap(one, &history.committed[one.began..index]));
         }
+        if one.writes() {
+            found.extend(changed_range(one, &states));
+        }
+        let newest = match history.reads_newest {
+            true => index,
+            false => one.began,
+        };
+        found.extend(strange_peek(one, &states[one.began..=newest]));
         let mut state = states[index].clone();
         one.ops.iter().for_each(|op| op.apply(&mut state));
         states.push(state);
@@ -41,6 +49,41 @@ pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
         ));
     }
     found
+}
+
+/// Returns a description of a declared range whose contents at the commit are neither those at the
+/// begin nor those at the declaration.
+fn changed_range(one: &Committed, states: &[State]) -> Option<String> {
+    let now = states.last()?;
+    one.ops.iter().find_map(|op| {
+        let Op::Depend { low, high, since } = op else {
+            return None;
+        };
+        let range = (low.clone(), high.clone());
+        let within = |state: &State| -> Vec<(Vec<u8>, Vec<u8>)> {
+            let pairs = state.range(range.0.clone()..range.1.clone());
+            pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        let now = within(now);
+        let mut before = [one.began, *since].into_iter();
+        let is_same = before.any(|at| within(&states[at]) == now);
+        (!is_same).then(|| format!("{}: {op:?} now has {now:?}", one.name))
+    })
+}
+
+/// Returns a description of a read without tracking that none of the states explains.
+fn strange_peek(one: &Committed, states: &[State]) -> Option<String> {
+    one.ops.iter().enumerate().find_map(|(at, op)| {
+        let Op::Peek { key, seen } = op else {
+            return None;
+        };
+        let is_explained = states.iter().any(|state| {
+            let mut state = state.clone();
+            one.ops[..at].iter().for_each(|op| op.apply(&mut state));
+            state.get(key) == seen.as_ref()
+        });
+        (!is_explained).then(|| format!("{}: {op:?}", one.name))
+    })
 }
 
 /// Returns a description of the first difference between a transaction's results and those on a
@@ -81,12 +124,13 @@ fn differs(one: &Committed, state: &State) -> Option<String> {
     None
 }
 
-/// Returns a key to which both the transaction and one of `between` have written. `between` are the
-/// transactions that committed between the beginning and the commit of the transaction.
+/// Returns a key to which both the transaction and one of `between` have written, except if both
+/// have only added to a counter that the transaction has not read. `between` are the transactions
+/// that committed between the beginning and the commit of the transaction.
 fn overlap(one: &Committed, between: &[Committed]) -> Option<String> {
     let keys = |ops: &[Op]| {
         let mut keys = Vec::new();
-        for letter in [super::history::LISTS, super::history::REGISTERS] {
+        for letter in [LISTS, REGISTERS, COUNTERS] {
             for name in b'a'..=b'z' {
                 if ops.iter().any(|op| op.touches(&[letter, name])) {
                     keys.push([letter, name]);
@@ -99,7 +143,15 @@ fn overlap(one: &Committed, between: &[Committed]) -> Option<String> {
     between.iter().find_map(|other| {
         let writes = other.ops.iter().filter(|op| op.is_write());
         let writes: Vec<Op> = writes.cloned().collect();
-        let both = keys(&writes).into_iter().find(|key| own.contains(key))?;
+        let only_adds = |ops: &[Op], key: &[u8]| {
+            let mut touching = ops.iter().filter(|op| op.touches(key));
+            touching.all(|op| matches!(op, Op::Add { .. }))
+        };
+        let commute = |key: &[u8]| {
+            only_adds(&one.ops, key) && only_adds(&writes, key) && !one.ops.iter().any(|op| op.reads(key))
+        };
+        let mut both = keys(&writes).into_iter();
+        let both = both.find(|key| own.contains(key) && !commute(key))?;
         Some(format!("{} and {} both write to {both:?}", one.name, other.name))
     })
 }

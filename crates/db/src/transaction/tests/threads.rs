@@ -169,6 +169,7 @@ fn history(isolation: Isolation, seed: u64) -> History {
     History {
         committed: world.committed.into_inner().unwrap(),
         last,
+        reads_newest: false,
         refused: 0,
         full: 0,
         beside: 0,

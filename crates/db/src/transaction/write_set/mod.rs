@@ -438,6 +438,12 @@ impl WriteSet {
         self.writes.visit_keys(visit);
     }
 
+    /// Calls `visit` with each written key, and with whether the set only merges into its value in
+    /// the store. It may be called more than once for a key.
+    pub(crate) fn visit_writes(&self, visit: impl FnMut(&[u8], bool)) {
+        self.writes.visit_writes(visit);
+    }
+
     /// Returns the start and the end of each deleted range, in key order.
     pub(crate) fn deleted_ranges(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         self.deleted.iter()

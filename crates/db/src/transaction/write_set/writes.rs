@@ -105,6 +105,17 @@ impl WriteBuffer {
         }
     }
 
+    /// Calls `visit` with each written key, and with whether the key's value in the store is only
+    /// merged into. It may be called more than once for a key.
+    pub(super) fn visit_writes(&self, mut visit: impl FnMut(&[u8], bool)) {
+        match self.by_key.get() {
+            Some(by_key) => by_key
+                .iter()
+                .for_each(|(key, write)| visit(key, write.asks_store())),
+            None => self.visit(|key, _, _| visit(key, false)),
+        }
+    }
+
     /// Calls `visit` for each write of the list, in write order, with the key, the value (`None`
     /// for a delete) and the expiry time.
     fn visit(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>, u64)) {

@@ -1,0 +1,81 @@
+//! Locks of a transaction, and the limit on their number.
+
+use super::Transaction;
+use crate::engine::TransactionEnd;
+use crate::error::{Error, Result};
+use crate::locking::joining::{KeyInterval, neighbour_groups};
+use crate::locking::lock_manager::{HeldLock, RangeLockMode};
+use crate::schema::format;
+use alluvium_dictionary::range::KeyRange;
+
+impl Transaction {
+    /// Locks a range until the transaction ends (T3). If the transaction is aborted to resolve a
+    /// deadlock, it has ended when the call returns the error. The caller must not be within an
+    /// operation of the transaction (see [`Transaction::enter`]).
+    pub(super) fn lock(&self, range: &KeyRange, mode: RangeLockMode) -> Result<()> {
+        self.limit_locks()?;
+        self.acquire(&range.low, range.high.as_deref(), mode)
+    }
+
+    fn acquire(&self, low: &[u8], high: Option<&[u8]>, mode: RangeLockMode) -> Result<()> {
+        let (most, open) = (self.options.lock_timeout, &self.handle.open);
+        let timeout = open.time_left().map_or(most, |left| left.min(most));
+        let locked = self.engine().lock(open.number, low, high, mode, timeout);
+        if let Err(Error::Deadlock { .. }) = locked {
+            self.handle.end(TransactionEnd::Deadlock);
+        }
+        locked
+    }
+
+    /// If the transaction has reached the limit on its locks, joins neighbouring locks of each
+    /// keyspace to locks of ranges, until it has about half as many. Locks with the longest common
+    /// prefixes are joined first.
+    fn limit_locks(&self) -> Result<()> {
+        let (locks, number) = (&self.engine().locks, self.number());
+        let most = self.options.max_tracked;
+        if locks.held(number) < most {
+            return Ok(());
+        }
+        let mut joined = Vec::new();
+        let done = self.lock_groups(&locks.locks_of(number), &mut joined);
+        locks.join(number, &joined);
+        done?;
+        if locks.held(number) < most {
+            return Ok(());
+        }
+        Err(Error::TransactionLimit {
+            what: "the locks",
+            most,
+            option: "TransactionOptions::max_tracked",
+        })
+    }
+
+    /// Locks, for each group of neighbouring locks, the range from the first to the last of them,
+    /// in a mode that permits everything that the group permits. Appends these locks to `joined`.
+    fn lock_groups(&self, held: &[HeldLock], joined: &mut Vec<HeldLock>) -> Result<()> {
+        let intervals: Vec<KeyInterval<'_>> = held
+            .iter()
+            .map(|lock| KeyInterval {
+                space: format::split(&lock.low).map_or(0, |(_, id)| id),
+                low: &lock.low,
+                high: lock.high.as_deref(),
+            })
+            .collect();
+        for group in neighbour_groups(&intervals) {
+            let (Some((first, others)), true) = (held[group.clone()].split_first(), group.len() > 1) else {
+                continue;
+            };
+            let mut range = first.clone();
+            for lock in others {
+                range.mode = range.mode.with(lock.mode);
+                range.high = range
+                    .high
+                    .zip(lock.high.clone())
+                    .map(|(one, other)| one.max(other));
+            }
+            self.acquire(&range.low, range.high.as_deref(), range.mode)?;
+            joined.push(range);
+        }
+        Ok(())
+    }
+}
