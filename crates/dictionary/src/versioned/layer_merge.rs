@@ -84,10 +84,7 @@ pub(super) fn due<R>(
             continue;
         }
         let (mut start, mut level, mut of_level) = (end, 0, 0);
-        loop {
-            let Some(older) = start.checked_sub(1).filter(|place| !is_running(&layers[*place])) else {
-                break;
-            };
+        while let Some(older) = start.checked_sub(1).filter(|place| !is_running(&layers[*place])) {
             // A mark equal to the number of this layer separates it from the newer ones.
             let is_marked = start < end && marks.binary_search(&layers[older].number).is_ok();
             let is_deeper = layers[older].level > level;

@@ -310,7 +310,7 @@ impl HashedStructure {
         let mut kept = self.shared.kept.lock();
         assert!(kept.job.is_none(), "nothing is merged while runs are mended (W4)");
         let version = self.version();
-        let new = written.as_ref().map(WrittenHashRun::install);
+        let new = written.map(|written| written.install());
         let is_it = |other: &HashRun| other.pointer() == run.pointer();
         let young = version.young.iter().filter_map(|young| match is_it(&young.run) {
             true => {

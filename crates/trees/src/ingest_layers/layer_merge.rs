@@ -32,6 +32,9 @@ const MOST_OPEN: usize = 4;
 /// many leaves must follow one another to be adopted.
 const LATER_MERGES: u64 = 2;
 
+/// A run with the number of its layer.
+type NumberedRun = (SequenceNumber, Arc<LayerRun>);
+
 /// A merge of layers, in progress.
 #[derive(Debug)]
 pub struct LayerRunMerge {
@@ -97,7 +100,7 @@ impl LayerRunMerge {
 
     /// Returns the inputs of the next piece, from newest to oldest layer, and the exclusive upper
     /// bound of its keys. The bound is `None` if no input follows.
-    fn inputs_from(&self, low: &[u8]) -> (Vec<(SequenceNumber, Arc<LayerRun>)>, Option<Vec<u8>>) {
+    fn inputs_from(&self, low: &[u8]) -> (Vec<NumberedRun>, Option<Vec<u8>>) {
         let all = self
             .group
             .layers

@@ -483,7 +483,7 @@ impl<S: RunMergeInput> RunMerger<S> {
                 |record, is_surplus| {
                     match (record.value, is_surplus) {
                         (RecordValue::Inline(operand), true) => {
-                            self.surplus.push((key.clone(), operand.to_vec()))
+                            self.surplus.push((key.clone(), operand.to_vec()));
                         }
                         (RecordValue::Separate(_), true) => {
                             unreachable!("operands are read before they are folded")

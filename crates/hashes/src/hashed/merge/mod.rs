@@ -482,7 +482,7 @@ impl MergeStep {
         }
         let version = self.hashed.version();
         let (mut young, mut parts) = (version.young.clone(), version.parts.clone());
-        let run = written.as_ref().map(WrittenHashRun::install);
+        let run = written.map(|written| written.install());
         match self.choice {
             MergeChoice::Part {
                 part,
