@@ -307,6 +307,13 @@ pub fn layer_history<S: StructureSubject>(subject: &S, store: Store, seed: u64, 
     ingest.prepare(1).unwrap();
     ingest.attach(1).unwrap();
     assert_eq!(provisional(), before, "only results of merges are attached");
+    compare_attached(subject, &dictionary, &model);
+    installed
+}
+
+/// Compares lookups in a structure and a walk through it with the model of an ingest that was
+/// attached to it when it was empty.
+fn compare_attached<S: StructureSubject>(subject: &S, dictionary: &S::Dictionary, model: &LayerModel) {
     let stack: Arc<MemtableStack> = Arc::default();
     for key in model.keys.keys() {
         let expected = match model.effect(key, 0) {
@@ -314,14 +321,14 @@ pub fn layer_history<S: StructureSubject>(subject: &S, store: Store, seed: u64, 
             ModelEffect::Value(value) => value,
             ModelEffect::Operand(operand) => Some(operand),
         };
-        let found = subject.get(&dictionary, &stack, key).unwrap();
+        let found = subject.get(dictionary, &stack, key).unwrap();
         assert_eq!(found, expected, "{}", key.escape_ascii());
     }
     while let Some(mut step) = dictionary.next_step().unwrap() {
         while step.poll(1000).unwrap() == alluvium_dictionary::contract::StepProgress::More {}
     }
     let (at, everything) = (dictionary.cut(), KeyRange::everything());
-    let mut walk = subject.walk(&dictionary, stack, everything, MergeDirection::Forward, at);
+    let mut walk = subject.walk(dictionary, stack, everything, MergeDirection::Forward, at);
     let mut found = BTreeMap::new();
     while let Some((key, value)) = walk.next().unwrap() {
         found.insert(key.to_vec(), value.to_vec());
@@ -335,5 +342,4 @@ pub fn layer_history<S: StructureSubject>(subject: &S, store: Store, seed: u64, 
         Some((key.clone(), value))
     });
     assert_eq!(found, expected.collect(), "the structure has what the ingest had");
-    installed
 }

@@ -481,8 +481,8 @@ impl Engine {
         }
     }
 
-    /// Makes checkpoints that contain all writes so far, and validates the condition for them, while
-    /// other commits continue.
+    /// Makes checkpoints that contain all writes so far, and validates the condition for them,
+    /// while other commits continue.
     fn flush_before_attachment(&self, terms: Option<&dyn AttachPreconditions>) -> Result<()> {
         self.checkpoint_everything()?;
         let Some(terms) = terms else {

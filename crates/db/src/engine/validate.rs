@@ -173,8 +173,8 @@ impl Engine {
         self.queue.last() <= place
     }
 
-    /// Returns the commits above `place`, or `None` if the memtables do not contain all of them. The
-    /// memtables stay readable even if they are flushed in the meantime.
+    /// Returns the commits above `place`, or `None` if the memtables do not contain all of them.
+    /// The memtables stay readable even if they are flushed in the meantime.
     pub(crate) fn commits_in_memory(&self, place: SequenceNumber) -> Option<LaterCommits<'_>> {
         let above = self.above(place, MAX_SEQUENCE);
         above.are_in_memory.then_some(above)

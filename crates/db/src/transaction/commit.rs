@@ -300,15 +300,15 @@ impl<'p> SpilledPreconditions<'p> {
         }
     }
 
-    /// Returns whether the spilled keys are validated: under snapshot isolation, the first committer
-    /// wins.
+    /// Returns whether the spilled keys are validated: under snapshot isolation, the first
+    /// committer wins.
     fn asks_spilled_keys(&self) -> bool {
         self.prepared.handle.open.isolation == Isolation::Snapshot
             && !is_planted(IsolationFault::SpilledWritesAreNotValidated)
     }
 
-    /// Returns the newest pinned sequence number up to which no commit conflicts. Only commits above
-    /// a pinned number can be found in a dictionary.
+    /// Returns the newest pinned sequence number up to which no commit conflicts. Only commits
+    /// above a pinned number can be found in a dictionary.
     fn pinned(&self) -> SequenceNumber {
         let recent = self.recent.borrow();
         let place = self.prepared.handle.open.place();

@@ -42,6 +42,7 @@ mod removed;
 mod repair;
 mod sizes;
 mod space;
+mod spilled_layers;
 mod spills;
 mod stats;
 mod story;

@@ -186,8 +186,8 @@ pub(super) fn gather(
     )
 }
 
-/// Passes the messages about a key in `runs` to `gather`. The runs must be ordered newest first, and
-/// `deletes` has the range deletes of their layers.
+/// Passes the messages about a key in `runs` to `gather`. The runs must be ordered newest first,
+/// and `deletes` has the range deletes of their layers.
 fn gather_in(
     store: &Store,
     runs: impl Iterator<Item = HashRun>,

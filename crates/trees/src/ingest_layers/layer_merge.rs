@@ -57,8 +57,8 @@ enum MergePhase {
     /// The next piece has not been started.
     Between,
     Merging(Box<PieceMerge>),
-    /// A piece has been written, and its maplet is being merged. The last field is the piece's first
-    /// key.
+    /// A piece has been written, and its maplet is being merged. The last field is the piece's
+    /// first key.
     Mapping(Box<BuiltRun>, Box<MapletMerger>, Vec<u8>),
 }
 

@@ -67,8 +67,8 @@ impl LayerOptions {
         }
     }
 
-    /// Completes a run and builds its maplet. `start` is the run's [`LayerRun::start`]. Returns `None` if the run has neither records nor
-    /// range deletes.
+    /// Completes a run and builds its maplet. `start` is the run's [`LayerRun::start`]. Returns
+    /// `None` if the run has neither records nor range deletes.
     fn finish(&self, builder: RunBuilder, start: Vec<u8>) -> Result<Option<LayerRun>> {
         let Some(mut built) = builder.finish()? else {
             return Ok(None);

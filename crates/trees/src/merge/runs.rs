@@ -407,9 +407,9 @@ impl<S: RunMergeInput> RunMerger<S> {
         Ok(StepProgress::Done)
     }
 
-    /// Returns the merge operands that could not be folded into the record of their key, and removes
-    /// them from the merge. There is at most one operand for each key, and keys are in ascending
-    /// order. Only a merge of layers has such operands.
+    /// Returns the merge operands that could not be folded into the record of their key, and
+    /// removes them from the merge. There is at most one operand for each key, and keys are in
+    /// ascending order. Only a merge of layers has such operands.
     pub(crate) fn take_surplus(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         std::mem::take(&mut self.surplus)
     }
@@ -525,7 +525,8 @@ impl<S: RunMergeInput> RunMerger<S> {
 
 /// Folds the messages of a key from layers of an ingest. No reader can tell the layers apart, so at
 /// most two messages remain: the record of the key, and above it an operand that cannot be folded
-/// into it. `emit` receives them with the sequence number 0, and whether the message is the operand.
+/// into it. `emit` receives them with the sequence number 0, and whether the message is the
+/// operand.
 fn fold_layers(
     messages: &mut KeyMessages,
     store: &Store,
