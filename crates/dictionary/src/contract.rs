@@ -363,6 +363,15 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
         0
     }
 
+    /// Reads the nodes that [`BulkIngest::attach`] will need into the cache, so that it takes less
+    /// time while other commits wait.
+    ///
+    /// # Errors
+    /// I/O errors; damage.
+    fn rehearse_attach(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Writes all pending data of the ingest and reserves the space that [`BulkIngest::attach`]
     /// needs. `first` is the sequence number that will be passed to `attach`. A commit that
     /// attaches several ingests prepares all of them before it attaches the first.

@@ -442,6 +442,9 @@ impl Engine {
         loop {
             self.flush_before_attachment(attachment.terms)?;
             let held = self.hold_space(count, attachment.ingests.len())?;
+            for ingest in attachment.ingests {
+                ingest.read(|runs| Ok(runs.rehearse_attach()?))?;
+            }
             let alone = self.ingests.attaching.write();
             if self.locks.are_required() && !has_locks && !attachment.is_locked {
                 return Ok(AttachmentPlacement::NeedsLocks);

@@ -44,6 +44,15 @@ pub trait LayerTarget: Dictionary + Clone + 'static {
     /// Returns the memory used by the unfinished run, in bytes.
     fn writing_bytes(&self, layers: &IngestLayers<Self::Writer>) -> u64;
 
+    /// Does the same as [`BulkIngest::rehearse_attach`], for the given layers.
+    ///
+    /// # Errors
+    /// I/O errors; damage.
+    fn rehearse_attach(&self, layers: &IngestLayers<Self::Writer>) -> Result<()> {
+        let _ = layers;
+        Ok(())
+    }
+
     /// Attaches the finished layers to the structure as the commits from `first` to `last`. `first`
     /// must follow the structure's cut.
     ///
@@ -296,6 +305,10 @@ impl<T: LayerTarget> BulkIngest for LayerIngest<T> {
 
     fn merging_bytes(&self) -> u64 {
         self.merges.iter().map(|merge| merge.memory_bytes).sum()
+    }
+
+    fn rehearse_attach(&self) -> Result<()> {
+        self.into.rehearse_attach(&self.layers)
     }
 
     fn prepare(&mut self, first: SequenceNumber) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Implements `alluvium_dictionary::contract` for the tiered tree.
 
 use super::compact::{CompactionJob, TreeStep};
-use super::incorporate::{TreeIncorporation, attach_layers};
+use super::incorporate::{TreeIncorporation, attach_layers, rehearse_attach};
 use super::lookup::TreeReader;
 use super::scan::TreeIter;
 use super::show;
@@ -214,6 +214,10 @@ impl LayerTarget for TieredTree {
 
     fn writing_bytes(&self, layers: &IngestRunLayers) -> u64 {
         ingest_layers::writing_bytes(layers)
+    }
+
+    fn rehearse_attach(&self, layers: &IngestRunLayers) -> Result<()> {
+        rehearse_attach(&self.trunk, layers)
     }
 
     fn attach(

@@ -4,7 +4,7 @@
 //! numbers in its references to the runs (T10).
 
 use crate::ingest_layers::{IngestRunLayers, LayerOptions, LayerRunWriter, install_runs};
-use crate::tiered::trunk::{MapletGroup, NodeRank, Trunk, TrunkPart};
+use crate::tiered::trunk::{MapletGroup, NodeRank, Trunk, TrunkNode, TrunkPart, TrunkShaper};
 use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_storage::Result;
 use alluvium_storage::extents::AllocationClass;
@@ -27,15 +27,10 @@ pub(crate) fn layer_writer(trunk: &Trunk, class: AllocationClass) -> Result<Laye
     }))
 }
 
-/// Attaches layers to the tree, oldest first, as the commits with the sequence numbers from `first`
-/// to `last`.
-pub(crate) fn attach_layers(
-    trunk: &Trunk,
-    layers: &mut IngestRunLayers,
-    first: SequenceNumber,
-    last: SequenceNumber,
-) -> Result<()> {
-    let mut parts: Vec<TrunkPart> = Vec::new();
+/// Returns the parts of a bundle with all runs of the layers, oldest first. The layers become the
+/// commits from `first` on.
+fn parts_of(trunk: &Trunk, layers: &IngestRunLayers, first: SequenceNumber) -> Vec<TrunkPart> {
+    let mut parts = Vec::new();
     for (sequence, (_, pieces)) in (first..).zip(layers.layers()) {
         for piece in pieces {
             let run = piece.run.clone().based(sequence);
@@ -46,22 +41,50 @@ pub(crate) fn attach_layers(
             });
         }
     }
+    parts
+}
+
+/// Adds parts to the tree with this root, and returns the new root.
+fn with_parts(shaper: &mut TrunkShaper<'_>, root: &TrunkNode, parts: &[TrunkPart]) -> Result<TrunkNode> {
+    let mut root = root.draft();
+    // Add a few parts at a time, and let each batch settle before the next is added, so that no
+    // node ever lists all parts at once.
+    for parts in parts.chunks(shaper.shape.fanout) {
+        let received = shaper.receive(&root, parts.to_vec())?;
+        let nodes = shaper.flush_and_split(received, NodeRank::Root)?;
+        root = shaper.add_root_levels(nodes);
+    }
+    Ok(root)
+}
+
+/// Reads the index nodes that [`attach_layers`] needs into the cache: it computes the new trunk, and
+/// drops it.
+pub(crate) fn rehearse_attach(trunk: &Trunk, layers: &IngestRunLayers) -> Result<()> {
+    let parts = parts_of(trunk, layers, 1);
+    trunk.change(None, |_, shaper, root| {
+        with_parts(shaper, root, &parts)?;
+        Ok(None)
+    })?;
+    Ok(())
+}
+
+/// Attaches layers to the tree, oldest first, as the commits with the sequence numbers from `first`
+/// to `last`.
+pub(crate) fn attach_layers(
+    trunk: &Trunk,
+    layers: &mut IngestRunLayers,
+    first: SequenceNumber,
+    last: SequenceNumber,
+) -> Result<()> {
+    let parts = parts_of(trunk, layers, first);
     debug_assert!(
         parts
             .iter()
             .all(|part| part.group.runs().all(|(_, run)| run.base() <= last)),
         "no layer is above the cut"
     );
-    let at_once = trunk.options.shape.fanout;
     trunk.change(Some(last), |_, shaper, root| {
-        let mut root = root.draft();
-        // Add a few parts at a time, and let each batch settle before the next is added, so that no
-        // node ever lists all parts at once.
-        for parts in parts.chunks(at_once) {
-            let received = shaper.receive(&root, parts.to_vec())?;
-            let nodes = shaper.flush_and_split(received, NodeRank::Root)?;
-            root = shaper.add_root_levels(nodes);
-        }
+        let root = with_parts(shaper, root, &parts)?;
         // No operation can fail from here on. The extents become part of the generation that is
         // being built.
         install_runs(layers.layers().flat_map(|(_, pieces)| pieces));

@@ -9,5 +9,5 @@
 mod ingest;
 mod memtable;
 
-pub(crate) use ingest::{attach_layers, layer_writer};
+pub(crate) use ingest::{attach_layers, layer_writer, rehearse_attach};
 pub use memtable::TreeIncorporation;

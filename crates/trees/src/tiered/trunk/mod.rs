@@ -28,7 +28,7 @@ pub(super) use miss_rate::AbsentKeys;
 pub(super) use node::{MapletGroup, OwnedPart, StackEntry, TrunkBundle, TrunkNode, TrunkPart, TrunkPivot};
 pub(super) use root_filter::{RootFilter, RootFilterCoverage, deletes_ranges, waiting};
 pub use shape::ReshapeCounts;
-pub(super) use shape::{NodeRank, neighbours, stale_percent};
+pub(super) use shape::{NodeRank, TrunkShaper, neighbours, stale_percent};
 pub(super) use state::WriterState;
 pub use state::{AdoptionPolicy, TreeOptions, TreeVersion};
 pub(super) use statistics::LeafUses;
