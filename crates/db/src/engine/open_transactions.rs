@@ -124,6 +124,8 @@ pub(crate) struct OpenTransactions {
     /// Number of open transactions. It equals the length of `list.open`, but can be read without
     /// the mutex.
     open: AtomicU64,
+    /// Total memory of the buffered writes of open transactions, in bytes.
+    buffered: AtomicUsize,
     begun: AtomicU64,
     committed: AtomicU64,
     rolled_back: AtomicU64,
@@ -270,6 +272,8 @@ impl Engine {
     pub(crate) fn end_transaction(&self, open: &OpenTransaction, how: TransactionEnd) {
         let mut ended = open.ended.write();
         self.end_entered(open, &mut ended, how);
+        // If the transaction had already timed out, its owner may have counted writes since.
+        self.set_write_bytes(open, 0);
     }
 
     fn end_entered(&self, open: &OpenTransaction, ended: &mut Option<TransactionEnd>, how: TransactionEnd) {
@@ -286,6 +290,7 @@ impl Engine {
         if open.concurrency == Concurrency::Locking {
             self.locks.end(open.number);
         }
+        self.set_write_bytes(open, 0);
         self.transactions.list.lock().open.remove(&open.number);
         self.transactions.open.fetch_sub(1, Ordering::Relaxed);
         self.transactions.counter(how).fetch_add(1, Ordering::Relaxed);
@@ -335,12 +340,24 @@ impl Engine {
         bytes.sum()
     }
 
-    /// Returns the number of bytes of writes that a transaction may buffer in memory before it
-    /// spills them to disk. All open transactions share the size of one memtable.
-    pub(crate) fn share_of_transaction(&self) -> usize {
-        let open = self.transactions.open.load(Ordering::Relaxed).max(1);
-        let share = self.plan.scale.memtable / open;
+    /// Returns the number of bytes of writes that the transaction `open` may buffer in memory before
+    /// it spills them to disk: what other open transactions leave of the size of one memtable, and
+    /// at least an equal share of half a memtable. Transactions that are idle or small therefore do
+    /// not make others spill.
+    pub(crate) fn share_of_transaction(&self, open: &OpenTransaction) -> usize {
+        let count = self.transactions.open.load(Ordering::Relaxed).max(1);
+        let all = self.transactions.buffered.load(Ordering::Relaxed);
+        let others = all.saturating_sub(open.write_bytes.load(Ordering::Relaxed));
+        let memtable = self.plan.scale.memtable;
+        let share = memtable.saturating_sub(others as u64).max(memtable / (2 * count));
         usize::try_from(share).unwrap_or(usize::MAX).max(LEAST_SHARE)
+    }
+
+    /// Sets the memory of a transaction's buffered writes to `bytes`.
+    pub(crate) fn set_write_bytes(&self, open: &OpenTransaction, bytes: usize) {
+        let buffered = &self.transactions.buffered;
+        buffered.fetch_add(bytes, Ordering::Relaxed);
+        buffered.fetch_sub(open.write_bytes.swap(bytes, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Returns the maximum memory for the savepoints and runs of one transaction, in bytes.

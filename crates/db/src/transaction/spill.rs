@@ -34,7 +34,7 @@ impl Transaction {
             }
         }
         let share = self.options.memory;
-        let share = share.unwrap_or_else(|| self.engine().share_of_transaction());
+        let share = share.unwrap_or_else(|| self.engine().share_of_transaction(&self.handle.open));
         if self.in_memory > 0 && self.in_memory + more > share {
             self.forget_overwritten();
             // If most of the memory belonged to overwritten writes, it has just been freed, and no
@@ -58,7 +58,7 @@ impl Transaction {
     pub(super) fn tell_writes(&mut self, in_memory: usize) {
         self.in_memory = in_memory;
         let kept = in_memory + self.savepoints.memory();
-        self.handle.open.write_bytes.store(kept, Ordering::Relaxed);
+        self.engine().set_write_bytes(&self.handle.open, kept);
     }
 
     /// Recomputes the memory that the writes in memory use.

@@ -131,3 +131,34 @@ fn the_layers_of_a_large_transaction_are_merged_while_it_is_open() {
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
     }
 }
+
+#[test]
+fn small_transactions_that_stay_open_do_not_make_others_spill() {
+    let db = Options::new().memory(64 << 20).in_memory().unwrap();
+    let [plain, _] = keyspaces_in(&db, "tiered");
+    let spilled = |transaction: &Transaction| {
+        let open = db.transactions();
+        let own = open.iter().find(|open| open.number == transaction.number());
+        own.unwrap().spilled_bytes
+    };
+    let mut small: Vec<Transaction> = (0..50u8).map(|_| db.begin()).collect();
+    for (number, transaction) in (0u8..).zip(&mut small) {
+        transaction.put(&plain, [number], [1; 1000]).unwrap();
+    }
+    let mut large = db.begin();
+    for number in 0..500u32 {
+        large.put(&plain, number.to_be_bytes(), [2; 1000]).unwrap();
+    }
+    assert_eq!(spilled(&large), 0, "half a megabyte fits");
+    // Together they do not exceed two memtables.
+    for number in 0..30_000u32 {
+        for transaction in &mut small[..2] {
+            transaction.put(&plain, number.to_be_bytes(), [3; 1000]).unwrap();
+        }
+    }
+    assert!(small[..2].iter().all(|transaction| spilled(transaction) > 0));
+    let stats = db.stats().transactions;
+    assert!(stats.write_bytes < 16 << 20, "{stats:?}");
+    drop((small, large));
+    assert_eq!(db.stats().transactions.write_bytes, 0);
+}
