@@ -10,6 +10,7 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::KeyspaceSchema;
 use alluvium_dictionary::structure_context::StructureContext;
 use alluvium_sim::RunStep;
+use alluvium_sim::environment::effort;
 use alluvium_sim::harness::CrashTests;
 use alluvium_sim::saboteur::PlantedBug;
 use alluvium_storage::store::{Store, StoreOptions};
@@ -210,7 +211,8 @@ fn store() -> Store {
 
 #[test]
 fn layers_of_an_ingest_are_merged_like_the_model() {
-    let merges = (20..32).map(|seed| {
+    let seeds = effort(5, 60) as u64;
+    let merges = (20..20 + seeds).map(|seed| {
         let subject = Levelled {
             policy: SAMT,
             stitching: stitching(0),
@@ -218,5 +220,5 @@ fn layers_of_an_ingest_are_merged_like_the_model() {
         };
         layer_history(&subject, store(), seed, 100)
     });
-    assert!(merges.sum::<u64>() > 12 * 3);
+    assert!(merges.sum::<u64>() > 3 * seeds);
 }
