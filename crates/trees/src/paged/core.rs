@@ -1,5 +1,5 @@
-//! The part that both kinds of tree have in common: their pages, the shape of their nodes, a root
-//! at a fixed page number, and leaves.
+//! State and operations shared by both kinds of tree: pages, node layout, leaves, and a root that
+//! keeps its page number.
 
 use super::buffer::{FrameHint, PageBuffer, PageReadGuard, PageWriteGuard};
 use super::error::damaged_page;
@@ -17,14 +17,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Number of pages that an operation reserves before it begins to move messages.
+/// Number of pages that an operation reserves before it starts moving messages.
 pub(super) const RESERVED: u64 = 64;
-/// Maximum number of levels of a tree. The maximum number of pages allows far fewer.
+/// Maximum number of levels of a tree. The page limit keeps real trees far below it.
 pub(super) const MOST_LEVELS: u8 = 64;
 const _: () = assert!(RESERVED > 0 && MOST_LEVELS > 2, "a flush may split nodes");
 
-/// Counters of a tree's operations. An operation increments them after it is done, with relaxed
-/// ordering.
+/// Counters of a tree's operations. An operation increments its counter when it has finished, with
+/// relaxed ordering.
 #[derive(Debug, Default)]
 pub(super) struct TreeCounters {
     pub(super) retries: AtomicU64,
@@ -48,35 +48,35 @@ impl TreeCounters {
     }
 }
 
-/// The state that a Bε-tree and a B⁺-tree have in common.
+/// The state shared by Bε-trees and B⁺-trees.
 pub(super) struct TreeCore<B> {
     pub(super) buffer: B,
     pub(super) shape: NodeShape,
     /// The page number of the root. It never changes, so the root can be latched without first
     /// looking up its page number.
     pub(super) root: u64,
-    /// A hint to the frame in which the root was found most recently.
+    /// A hint to the frame that most recently held the root.
     pub(super) root_way: FrameHint,
     pub(super) operator: Arc<dyn UpdateOperator>,
-    /// Writers hold this lock shared. Operations during which no writer may be active hold it
+    /// Writers hold this lock in shared mode. Operations that must exclude all writers hold it
     /// exclusively.
     pub(super) gate: RwLock<()>,
     pub(super) coupling: LatchCoupling,
     pub(super) merging: UnderfullPolicy,
-    /// A key of each leaf that was left under-full and has not been merged yet (PM1).
+    /// For each leaf that was left under-full and is not merged yet, one of its keys (PM1).
     pub(super) noted: UnderfullKeys,
-    /// Counts of the lookups and messages that pass each node. `None` if the space of all nodes is
-    /// divided in the same way.
+    /// Lookups and messages counted per node. `None` if all nodes divide their space in the same
+    /// way.
     pub(super) watch: Option<NodeAccessCounts>,
     pub(super) counters: TreeCounters,
     broken: OnceLock<String>,
-    /// The corruption because of which the tree is broken, if any: its location, the expected
-    /// content and the content found.
+    /// The corruption that broke the tree, if any: its location, the expected content and the
+    /// actual content.
     damage: OnceLock<(DiskLocation, String, String)>,
 }
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Creates an empty tree, whose root is an empty leaf.
+    /// Creates an empty tree. Its root is an empty leaf.
     pub(super) fn create(
         buffer: B,
         shape: NodeShape,
@@ -124,8 +124,8 @@ impl<B: PageBuffer> TreeCore<B> {
         cause.map_or(Ok(()), |cause| Err(Error::Poisoned { cause: cause.clone() }))
     }
 
-    /// Returns the corruption because of which the tree is broken, if any. Such corruption was
-    /// found while messages were being moved.
+    /// Returns the corruption that broke the tree, if any. A tree breaks when an error interrupts
+    /// the movement of messages.
     pub(super) fn damage(&self) -> Option<Error> {
         let (place, expected, found) = self.damage.get()?.clone();
         Some(Error::corrupt(place, expected, found))
@@ -138,8 +138,8 @@ impl<B: PageBuffer> TreeCore<B> {
         self.buffer.writable()
     }
 
-    /// Marks the tree as broken, because messages were lost while they were being moved. The tree
-    /// must be reopened from its last checkpoint.
+    /// Marks the tree as broken, because an error while messages were being moved has lost some of
+    /// them. The tree must be reopened from its last checkpoint.
     pub(super) fn break_down(&self, cause: &Error) {
         if let Error::Corrupt {
             place,
@@ -163,7 +163,7 @@ impl<B: PageBuffer> TreeCore<B> {
         damaged_page("the tree", page, 0, expected, found)
     }
 
-    /// Returns an error unless the node `child` is on the level just below the level `above`.
+    /// Returns an error unless the node `child` is exactly one level below level `above`.
     pub(super) fn check_child(page: u64, above: u8, child: &[u8]) -> Result<()> {
         let below = above.checked_sub(1);
         let is_child = below == Some(level(child))
@@ -181,24 +181,24 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Latches a child of a node on level `above` for reading. Returns an error if the page is not
-    /// such a child.
+    /// Latches a child of a node on level `above` in shared mode. Returns an error if the page does
+    /// not hold a node of the level below.
     pub(super) fn shared(&self, page: u64, above: u8) -> Result<PageReadGuard<'_>> {
         let child = self.buffer.pin_shared(page)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
-    /// Latches a child of a node on level `above` for writing. Returns an error if the page is not
-    /// such a child.
+    /// Latches a child of a node on level `above` exclusively. Returns an error if the page does
+    /// not hold a node of the level below.
     pub(super) fn exclusive(&self, page: u64, above: u8) -> Result<PageWriteGuard<'_>> {
         let child = self.buffer.pin_exclusive(page)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
-    /// Returns by how much the number of pairs in a leaf would grow if the messages were applied.
-    /// The result may be negative.
+    /// Returns the number of pairs that a leaf would gain if the messages were applied. The result
+    /// is negative if the leaf would lose pairs.
     fn growth(&self, leaf: &[u8], messages: &MessageList) -> isize {
         let change =
             |message: NodeMessage<'_>| match (message.action, self.shape.pairs.find(leaf, message.key)) {
@@ -209,13 +209,13 @@ impl<B: PageBuffer> TreeCore<B> {
         messages.iter().map(change).sum()
     }
 
-    /// Returns whether messages can be applied to a leaf without splitting it.
+    /// Returns whether the messages fit into a leaf without splitting it.
     pub(super) fn leaf_takes(&self, leaf: &[u8], messages: &MessageList) -> bool {
         let free = self.shape.pairs.free(leaf);
         free >= messages.len() || self.growth(leaf, messages) <= free as isize
     }
 
-    /// Returns whether one message can be applied to a leaf without splitting it.
+    /// Returns whether a message fits into a leaf without splitting it.
     pub(super) fn leaf_takes_one(&self, leaf: &[u8], message: NodeMessage<'_>) -> bool {
         let pairs = &self.shape.pairs;
         pairs.free(leaf) > 0
@@ -223,7 +223,7 @@ impl<B: PageBuffer> TreeCore<B> {
             || pairs.find(leaf, message.key).is_ok()
     }
 
-    /// Applies a message to a leaf. The leaf must have space for the result.
+    /// Applies a message to a leaf, which must have enough free space for the result.
     pub(super) fn apply_one(&self, leaf: &mut [u8], message: NodeMessage<'_>) -> Result<()> {
         let pairs = &self.shape.pairs;
         match (pairs.find(leaf, message.key), message.action) {
@@ -254,7 +254,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Applies messages to a leaf, deletes first. The leaf must have space for the result.
+    /// Applies messages to a leaf, deletes first. The leaf must have enough free space for the
+    /// result.
     pub(super) fn apply(&self, leaf: &mut [u8], messages: &MessageList) -> Result<()> {
         assert!(
             self.leaf_takes(leaf, messages),
@@ -270,9 +271,9 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Splits a leaf at the median of the leaf's own keys and the keys of `messages`, and adds a
-    /// pivot for the right half to the parent. Returns the median, which is the key of that pivot,
-    /// and the right half. The parent must have a free pivot.
+    /// Splits a leaf at the median of its own keys and the keys of `messages`, and adds a pivot for
+    /// the right half to the parent. Returns the median, which becomes the pivot's key, and the
+    /// right half. The parent must have a free pivot.
     pub(super) fn split_leaf(
         &self,
         parent: &mut PageWriteGuard<'_>,
@@ -291,8 +292,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok((median, right))
     }
 
-    /// Adds a message to the buffer of a node. If the buffer already has a message about the key,
-    /// the two are combined; otherwise the buffer must have space.
+    /// Adds a message to a node's buffer. If the buffer already has a message for the key, the two
+    /// are combined; otherwise the buffer must have enough free space.
     pub(super) fn deposit(&self, node: &mut [u8], message: NodeMessage<'_>) -> Result<()> {
         let buffer = self.shape.buffer_of(node);
         match buffer.find(node, message.key) {
@@ -316,7 +317,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Returns whether the buffer of a node can accept a message.
+    /// Returns whether a node's buffer can accept a message.
     pub(super) fn has_place(&self, node: &[u8], message: NodeMessage<'_>) -> bool {
         let buffer = self.shape.buffer_of(node);
         buffer.free(node) > 0 || buffer.find(node, message.key).is_ok()

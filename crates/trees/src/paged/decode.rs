@@ -1,20 +1,20 @@
-//! Decoding of arbitrary bytes as each format of a page file and its journal, for fuzzing.
+//! Decodes arbitrary bytes in each format of the page file and its journal, for fuzzing.
 
 use super::buffer::{PAGE_HEADER, reread};
 use super::node::{MessageAction, NodeShape, PageContentKind, TreeSizes, child_at, kind};
 use super::structure::reread_value;
 use super::{store, structure};
 
-/// The limits that determine the layout of nodes.
+/// The limits that determine the node layout.
 const SIZES: TreeSizes = TreeSizes {
     key_limit: 12,
     value_limit: 30,
     epsilon_percent: 50,
 };
 
-/// Decodes bytes as each of the formats in pages, and returns the number of formats that accept the
-/// bytes. Everything that is decoded is encoded again and compared with the input. The first 8
-/// bytes may be an incorrect checksum.
+/// Decodes bytes in each of the page formats, and returns how many formats accept them. Whatever is
+/// decoded is encoded again and compared with the input. The first 8 bytes may be an incorrect
+/// checksum.
 ///
 /// ```
 /// use alluvium_trees::paged::{decode, examples};
@@ -23,7 +23,7 @@ const SIZES: TreeSizes = TreeSizes {
 /// ```
 ///
 /// # Panics
-/// If decoded bytes are not encoded to the same bytes again.
+/// If the decoded content is not encoded to the same bytes again.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> usize {
     let node = |content: &[u8]| {

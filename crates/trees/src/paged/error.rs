@@ -1,9 +1,9 @@
-//! Constructors for the errors of a paged tree, as errors of its store.
+//! Constructors for the errors that a paged tree returns as errors of its store.
 
 use alluvium_storage::{DiskLocation, Error, OnDiskObject};
 use std::fmt::Display;
 
-/// Returns the error for a page whose bytes differ from the bytes that were written.
+/// Returns the error for a page whose bytes differ from those last written to it.
 pub(super) fn damaged_page(
     file: &str,
     page: u64,
@@ -30,7 +30,7 @@ pub(super) fn no_tree(file: &str, why: impl Into<String>) -> Error {
     }
 }
 
-/// Converts an error of opening pages that belong to a store. For such pages, a missing tree is
+/// Converts an error from opening pages that are part of a store. There, a missing tree means
 /// corruption.
 pub(super) fn hosted(error: Error) -> Error {
     match error {
@@ -39,7 +39,7 @@ pub(super) fn hosted(error: Error) -> Error {
     }
 }
 
-/// Returns the error for a file that does not contain the pages of its store.
+/// Returns the error for a file that does not contain its store's pages.
 pub(super) fn not_these_pages(file: &str, why: impl Into<String>) -> Error {
     Error::corrupt(
         DiskLocation::new(OnDiskObject::Node, file, 0),

@@ -1,5 +1,5 @@
-//! Splits of inner nodes, and growth of the tree by a level. When the tree grows, the root keeps
-//! its page, and its content moves to new nodes.
+//! Splits inner nodes, and adds a level when the root is full. The root keeps its page number, so
+//! its content moves to new nodes instead.
 
 use super::buffer::{PageBuffer, PageWriteGuard};
 use super::core::{MOST_LEVELS, TreeCore, TreeCounters};
@@ -7,8 +7,8 @@ use super::node::{PageContentKind, add_pivot, level, move_node, set_first_child,
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Moves the pairs of a root that is a full leaf to a new leaf. The root becomes an inner node
-    /// of the given kind, whose only child is that leaf. The next message splits the leaf.
+    /// Moves the pairs of a full root leaf to a new leaf. The root becomes an inner node of the
+    /// given kind, and the new leaf its only child. The next message splits that leaf.
     pub(super) fn raise_leaf(&self, root: &mut PageWriteGuard<'_>, kind: PageContentKind) -> Result<()> {
         let mut leaf = self.buffer.allocate()?;
         move_node(&self.shape, root, &mut leaf);
@@ -16,16 +16,16 @@ impl<B: PageBuffer> TreeCore<B> {
         set_first_child(root, leaf.number());
         assert_eq!(level(root), 1, "the tree has two levels");
         if !self.shape.pairs.is_empty(&leaf) {
-            // If splitting the leaf fails, the root is left with a single child, so it must be
-            // merged later.
+            // If splitting the leaf fails, the root keeps a single child, so note the leaf for a
+            // later merge.
             self.note(self.shape.pairs.key(&leaf, 0));
         }
         TreeCounters::add(&self.counters.growths, 1);
         Ok(())
     }
 
-    /// Moves the content of an inner root of the given kind to two new nodes of the same kind. They
-    /// become the children of the root.
+    /// Moves the content of an inner root of the given kind to two new nodes of the same kind,
+    /// which become the root's children.
     pub(super) fn divide_root(&self, root: &mut PageWriteGuard<'_>, kind: PageContentKind) -> Result<()> {
         let above = level(root) + 1;
         assert!(above < MOST_LEVELS, "a tree of pages has few levels");
@@ -46,8 +46,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Splits an inner node at its middle pivot, which moves to the parent. Returns that pivot's
-    /// key and the right half. The parent must have a free pivot.
+    /// Splits an inner node at its middle pivot, and moves that pivot to the parent. Returns the
+    /// pivot's key and the right half. The parent must have a free pivot.
     pub(super) fn split_node(
         &self,
         parent: &mut PageWriteGuard<'_>,

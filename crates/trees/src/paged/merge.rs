@@ -1,21 +1,20 @@
-//! Merges of nodes that deletes have left under-full with neighbouring nodes. Merging is an option
-//! of each tree.
+//! Merges nodes that deletes have left under-full with their neighbours. Each tree can turn merging
+//! on or off.
 //!
 //! A writer that leaves a leaf under-full notes one of the leaf's keys. After its own write, when
-//! it holds no latch, the writer descends to that key. On the way it latches each child before it
-//! releases the parent, and merges under-full nodes with a neighbour. A merge is therefore an
-//! ordinary change of the tree, under the same latches as a split, and no block of messages can be
-//! moving to a page that the merge frees. Until the next checkpoint, a merge exists only in memory,
-//! or in pages whose old images are in the journal.
+//! it holds no latch, it descends to that key. On the way it latches each child before it releases
+//! the parent, and merges under-full nodes with a neighbour. A merge thus holds the same latches as
+//! a split, and cannot free a page while another writer moves messages to it. Until the next
+//! checkpoint, a merge exists only in memory, or in pages whose old images are in the journal.
 //!
 //! Invariants:
 //!
 //! - **PM1** While no writer is active, every leaf except the root is at least a quarter full, and
 //!   every inner node except the root has at least an eighth of the maximum number of pivots. A
 //!   root that is an inner node has at least two children.
-//! - **PM2** When two nodes are merged, their messages must fit into one buffer. If they do not,
-//!   the messages of the under-full node are moved to its children first. This is always possible:
-//!   the node has few children, so each of them can be split.
+//! - **PM2** The messages of two nodes must fit into one buffer before the nodes are merged. If
+//!   they do not, the under-full node's messages are moved to its children first. This is always
+//!   possible, because the node has few children and enough free pivots to split each of them.
 //! - **PM3** A merge latches the parent exclusively, then the left node, and then the right node. A
 //!   page is freed only after its parent no longer refers to it.
 
@@ -29,19 +28,19 @@ use alluvium_storage::Result;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How to treat nodes that deletes leave under-full.
+/// What to do with nodes that deletes leave under-full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UnderfullPolicy {
-    /// Under-full nodes stay as they are, until later inserts fill them.
+    /// Leave under-full nodes as they are, until later inserts fill them.
     #[default]
     Never,
-    /// An under-full node is merged with a neighbour, which frees a page. If the contents do not
-    /// fit into one node, the under-full node receives some of its neighbour's content.
+    /// Merge an under-full node with a neighbour, which frees a page. If the contents do not fit
+    /// into one node, move some of the neighbour's content to the under-full node instead.
     UnderFull,
 }
 
-/// Maximum number of descents to merge the nodes on the path of one key. Each descent repairs at
-/// least one more level, and a tree has few levels.
+/// Maximum number of descents that merge the nodes on one key's path. Each descent repairs at least
+/// one more level, and a tree has few levels.
 const MOST_WALKS: usize = 64;
 const _: () = assert!(MOST_WALKS > 1, "a merge may leave the parent under-full");
 
@@ -49,7 +48,7 @@ const _: () = assert!(MOST_WALKS > 1, "a merge may leave the parent under-full")
 #[derive(Debug, Default)]
 pub(super) struct UnderfullKeys {
     keys: Mutex<Vec<Vec<u8>>>,
-    /// The number of keys. It can be read without the mutex.
+    /// The number of keys, which can be read without the mutex.
     count: AtomicUsize,
 }
 
@@ -77,12 +76,12 @@ fn pivots_len(shape: &NodeShape, node: &[u8]) -> usize {
     shape.pivots_of(node).len(node)
 }
 
-/// A callback that moves the messages of a node to its children, as long as the children can be
-/// split.
+/// A callback that moves a node's messages to its children, as far as the node has free pivots to
+/// split them.
 pub(super) type DrainCallback<'e> = &'e dyn Fn(&mut PageWriteGuard<'_>) -> Result<()>;
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Notes a key of a leaf below the root, if the leaf is under-full. The caller must hold the
+    /// If a leaf below the root is under-full, notes a key of that leaf. The caller must hold the
     /// leaf's latch, and must call [`TreeCore::merge_noted`] later.
     pub(super) fn note_leaf(&self, leaf: &[u8], key: &[u8]) {
         debug_assert_eq!(level(leaf), 0, "it is a leaf");
@@ -91,7 +90,7 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Notes a key on whose path there may be under-full nodes.
+    /// Notes a key whose path may contain under-full nodes.
     pub(super) fn note(&self, key: &[u8]) {
         if self.merging == UnderfullPolicy::UnderFull {
             self.noted.add(key);
@@ -111,7 +110,7 @@ impl<B: PageBuffer> TreeCore<B> {
     }
 
     fn merge_at(&self, key: &[u8], empty: DrainCallback<'_>) -> Result<()> {
-        // In most cases only the leaf is under-full, and its parent has other children.
+        // Usually only the leaf is under-full, and its parent has other children.
         if self.merge_leaf(key, empty)? {
             return Ok(());
         }
@@ -123,8 +122,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Merges the leaf of a key if it is under-full. Returns `true` if nothing remains to be
-    /// merged: the leaf and its parent are filled enough, or the root is a leaf.
+    /// Merges a key's leaf if it is under-full. Returns `true` if nothing is left to merge, because
+    /// the leaf and its parent are full enough or the root is a leaf.
     fn merge_leaf(&self, key: &[u8], empty: DrainCallback<'_>) -> Result<bool> {
         let Some(mut parent) = self.parent_of_leaf(key)? else {
             return Ok(true);
@@ -134,9 +133,9 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(self.is_sound(&leaf) && self.is_sound(&parent))
     }
 
-    /// Latches the parent of a key's leaf exclusively, and returns it. The nodes above are latched
-    /// shared, and each child is latched before its parent is released. Returns `None` if the root
-    /// is a leaf.
+    /// Descends to the parent of a key's leaf, and returns it latched exclusively. The nodes above
+    /// are latched in shared mode, and each child is latched before its parent is released. Returns
+    /// `None` if the root is a leaf.
     fn parent_of_leaf(&self, key: &[u8]) -> Result<Option<PageWriteGuard<'_>>> {
         let mut node = loop {
             let root = self.buffer.pin_shared(self.root)?;
@@ -163,8 +162,8 @@ impl<B: PageBuffer> TreeCore<B> {
     }
 
     /// Merges every under-full node on the path to a key's leaf. Returns whether all nodes on the
-    /// path are filled enough afterwards. They may not be, because a merge may leave the parent
-    /// under-full.
+    /// path are full enough afterwards. A merge may leave the parent under-full, so they may not
+    /// be.
     fn merge_path(&self, key: &[u8], empty: DrainCallback<'_>) -> Result<bool> {
         let mut node = self.lowered_root(empty)?;
         let mut is_sound = true;
@@ -176,7 +175,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(is_sound && self.is_sound(&node))
     }
 
-    /// Returns whether a node is filled enough (PM1).
+    /// Returns whether a node is full enough (PM1).
     pub(super) fn is_sound(&self, node: &PageWriteGuard<'_>) -> bool {
         match node.number() == self.root {
             true => level(node) == 0 || !self.shape.pivots_of(node).is_empty(node),
@@ -184,8 +183,8 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Latches the child whose range contains a key. As long as the child is under-full and has
-    /// neighbours, merges it with one of them. Returns the resulting child.
+    /// Latches the child whose range contains a key, and merges it with a neighbour as long as it
+    /// is under-full and has one. Returns the resulting child.
     fn merged_child<'b>(
         &'b self,
         node: &mut PageWriteGuard<'_>,
@@ -196,22 +195,22 @@ impl<B: PageBuffer> TreeCore<B> {
             let pivots = self.shape.pivots_of(node);
             let at = child_index(&pivots, node, key);
             let child = self.exclusive(child_at(&pivots, node, at), level(node))?;
-            // If the maximum number of pivots is three, a node may have only one child without
-            // being under-full. On this path it must be merged nevertheless, because an under-full
-            // child needs a neighbour.
+            // If nodes can have at most three pivots, a node with only one child is not under-full.
+            // Here it must be merged all the same, because its own child is under-full and needs a
+            // neighbour.
             let has_one = level(&child) > 0 && self.shape.pivots_of(&child).is_empty(&child);
             if (self.is_sound(&child) && !has_one) || pivots.is_empty(node) {
                 return Ok(child);
             }
             // Both nodes must be latched from left to right (PM3), so the child is released first.
-            // No other writer can change it in the meantime, because that would require the latch
-            // of the parent.
+            // No other writer can change it in the meantime, because a writer would need the
+            // parent's latch.
             drop(child);
             self.join_at(node, at.min(pivots.len(node) - 1), empty)?;
         }
     }
 
-    /// Merges the two children on both sides of a pivot.
+    /// Merges the children on the two sides of a pivot.
     fn join_at(&self, node: &mut PageWriteGuard<'_>, at: usize, empty: DrainCallback<'_>) -> Result<()> {
         let pivots = self.shape.pivots_of(node);
         let mut left = self.exclusive(child_at(&pivots, node, at), level(node))?;
@@ -223,7 +222,7 @@ impl<B: PageBuffer> TreeCore<B> {
                 false => self.fit(&mut right, &left, empty)?,
             }
         }
-        // No operation can fail from here on.
+        // Nothing after this point can fail.
         let before = pivots.key(node, at).to_vec();
         let between = join(&self.shape, &mut left, &before, &mut right);
         pivots.remove(node, at);
@@ -240,8 +239,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Prepares an under-full node for a merge. Afterwards, the messages of both nodes fit into one
-    /// buffer, and the space of both nodes is divided in the same way (PM2).
+    /// Prepares an under-full node for a merge: makes the messages of both nodes fit into one
+    /// buffer, and divides the space of both nodes in the same way (PM2).
     fn fit(&self, node: &mut PageWriteGuard<'_>, other: &[u8], empty: DrainCallback<'_>) -> Result<()> {
         let (own, shared) = (self.shape.buffer_of(node), self.shape.buffer_of(other));
         if own.len(node) + shared.len(other) > shared.capacity() {
@@ -258,15 +257,15 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Latches the root exclusively, and returns it. As long as the root has only one child, the
-    /// child's content replaces the root's content, which makes the tree one level lower.
+    /// Latches the root exclusively, and returns it. As long as the root has only one child,
+    /// replaces the root's content with the child's content, which removes a level from the tree.
     fn lowered_root<'b>(&'b self, empty: DrainCallback<'_>) -> Result<PageWriteGuard<'b>> {
         let mut root = self.buffer.pin_exclusive(self.root)?;
         while level(&root) > 0 && self.shape.pivots_of(&root).is_empty(&root) {
             if kind(&root) == Some(PageContentKind::Buffered) && !self.shape.buffer_of(&root).is_empty(&root)
             {
-                // Messages in the root are newer than those in the child, so they must move down
-                // before the child's content is moved up. This may split the child.
+                // The root's messages are newer than the child's, so they must move down before the
+                // child's content is moved up. This may split the child.
                 empty(&mut root)?;
                 continue;
             }
@@ -275,8 +274,8 @@ impl<B: PageBuffer> TreeCore<B> {
             if kind(&root) == Some(PageContentKind::Wide) && kind(&child) == Some(PageContentKind::Buffered) {
                 empty(&mut child)?;
                 if !self.shape.buffer_of(&child).is_empty(&child) {
-                    // The child already has the maximum number of children, so two nodes are
-                    // needed.
+                    // The child already has the maximum number of children, so move its pivots into
+                    // two nodes.
                     self.split_node(&mut root, &mut child)?;
                     break;
                 }

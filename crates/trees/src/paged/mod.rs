@@ -1,8 +1,8 @@
-//! Trees whose pages are updated in place: a Bε-tree and a B⁺-tree, which have their own page
-//! buffer.
+//! Trees that update their pages in place: a Bε-tree and a B⁺-tree, with a page buffer of their
+//! own.
 //!
-//! *Scope*: pages in memory and in a file; the layout of nodes; how messages move down a tree; the
-//! order in which latches are acquired.
+//! *Scope*: pages in memory and in a file; node layout; how messages move down a tree; the order in
+//! which latches are acquired.
 //!
 //! *Must not depend on*: transactions, threads, clocks; sequence numbers, except in `structure`.
 //!

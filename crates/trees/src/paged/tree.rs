@@ -1,4 +1,4 @@
-//! The public type of a paged tree, with the operations that Bε-trees and B⁺-trees have in common.
+//! The public type of a paged tree, with the operations shared by Bε-trees and B⁺-trees.
 
 use super::buffer::{PageBuffer, PagePool};
 use super::core::TreeCore;
@@ -15,7 +15,7 @@ pub struct PagedTree<B, W> {
     pub(super) path: W,
 }
 
-/// The way in which a kind of tree processes written messages.
+/// How a kind of tree processes the messages written to it.
 pub trait WritePath: fmt::Debug + Send + Sync + Sized + 'static {
     /// Whether inner nodes have buffers for messages.
     const HAS_BUFFERS: bool;
@@ -26,7 +26,7 @@ pub trait WritePath: fmt::Debug + Send + Sync + Sized + 'static {
     /// A key or a value that is too long; an error if the disk is full; I/O errors.
     fn write<B: PageBuffer>(tree: &PagedTree<B, Self>, message: NodeMessage<'_>) -> Result<()>;
 
-    /// Returns the kind of tree, which is stored in the page file.
+    /// Returns the kind of tree, as stored in the page file.
     fn sort(&self) -> StoredTreeKind;
 }
 
@@ -41,8 +41,8 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
         W::write(self, NodeMessage { key, action, operand })
     }
 
-    /// Combines the value of a key with an operand, using the tree's update operator. If the key
-    /// has no value, nothing changes.
+    /// Combines a key's value with an operand, using the tree's update operator. If the key has no
+    /// value, nothing changes.
     ///
     /// # Errors
     /// The errors of [`PagedTree::insert`].
@@ -96,8 +96,8 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
         PagedTreeScan::new(&self.core, bounds)
     }
 
-    /// Visits all nodes of the tree and returns the errors found in them. Writers wait until this
-    /// returns.
+    /// Visits all nodes of the tree and returns the errors found in them. Writers wait until the
+    /// visit ends.
     ///
     /// # Errors
     /// I/O errors, or an error if damage prevents further nodes from being visited.
@@ -117,8 +117,8 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
 }
 
 impl<W: WritePath> PagedTree<PagePool, W> {
-    /// Makes the current state of the tree durable, together with up to 512 bytes of the caller's
-    /// own data. After a crash, the tree is restored to this state.
+    /// Makes the current state of the tree durable, and with it up to 512 bytes of the caller's own
+    /// data. A crash restores the tree to its latest checkpoint.
     ///
     /// # Errors
     /// I/O errors. After any error except a full disk, the tree refuses further changes.
@@ -126,8 +126,8 @@ impl<W: WritePath> PagedTree<PagePool, W> {
         self.core.checkpoint(self.path.sort(), own)
     }
 
-    /// Visits all nodes of the tree, and checks that every page of the file is in use exactly once
-    /// or free.
+    /// Visits all nodes of the tree, and checks that every page of the file is either free or used
+    /// exactly once.
     ///
     /// # Errors
     /// I/O errors, or an error if damage prevents further nodes from being visited.

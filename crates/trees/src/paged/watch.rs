@@ -1,16 +1,15 @@
-//! Counts the accesses to each node of an adaptive tree. From the counts, computes how the space of
-//! a node is best divided between pivots and messages.
+//! Counts the accesses to each node of an adaptive tree, and computes from the counts how best to
+//! divide a node's space between pivots and messages.
 //!
-//! A lookup is counted when it visits a node that has a buffer, and a message is counted when it
-//! leaves such a node. The counts exist only in memory, in a hash table indexed by page number.
-//! Pages with the same hash share their counts, and a concurrent increment may be lost. The only
-//! possible harm in both cases is a division that is not optimal.
+//! A lookup is counted when it visits a node that has a buffer, and a message when it leaves such a
+//! node. The counts are kept only in memory, in a hash table indexed by page number. Pages with the
+//! same hash share their counts, and concurrent increments may be lost. Either can only make a
+//! division less than optimal.
 //!
-//! The cost model is table 4.1 of the thesis; costs are numbers of page accesses. A node with n
-//! pivots contributes 1 / ln(n + 1) to the height of the tree. A lookup accesses one page on each
-//! level. A message shares the cost of reading and writing a child with the other messages of its
-//! block. A block has about b / (n + 1) messages, where b is the number of messages for which the
-//! node has space.
+//! The cost model is table 4.1 of the thesis, with costs in page accesses. A node with n pivots
+//! contributes 1 / ln(n + 1) to the height of the tree. A lookup accesses one page on each level. A
+//! message shares the cost of reading and writing a child with the other messages of its block. A
+//! block has about b / (n + 1) messages, where b is the number of messages that fit into the node.
 
 use super::node::NodeShape;
 use std::fmt;
@@ -18,16 +17,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Number of entries in the hash table of counts.
 const PLACES: usize = 4096;
-/// Minimum number of accesses to a node before its space may be divided differently.
+/// Minimum number of accesses to a node before its division may change.
 const EVIDENCE: u32 = 64;
-/// Once a node has been accessed this many times, its counts are halved, so that older accesses
-/// have less weight.
+/// When a node has been accessed this many times, its counts are halved, so that older accesses
+/// carry less weight.
 const MEMORY: u32 = 4096;
-/// Number of steps from the smallest to the largest number of pivots. The divisions at both ends of
-/// each step are compared.
+/// Number of steps from the smallest to the largest number of pivots. The division is evaluated at
+/// both ends of each step.
 const STEPS: u32 = 8;
-/// A node is divided differently only if the cost of the new division, relative to the cost of the
-/// present one, is below this ratio.
+/// A node's division changes only if the cost of the new division, relative to that of the present
+/// one, is below this ratio.
 const WORTH: f64 = 0.9;
 const _: () = assert!(
     PLACES.is_power_of_two() && EVIDENCE < MEMORY && STEPS > 1,
@@ -46,7 +45,7 @@ fn add(count: &AtomicU32, more: u32) {
     count.store(now.saturating_add(more), Ordering::Relaxed);
 }
 
-/// A way to divide the space of a node: space for `n` pivots and for `b` messages.
+/// One way to divide a node's space: enough for `n` pivots and for `b` messages.
 #[derive(Clone, Copy, Debug)]
 struct NodeDivision {
     n: usize,
@@ -54,8 +53,8 @@ struct NodeDivision {
 }
 
 impl NodeDivision {
-    /// Returns the cost of the given numbers of lookups and messages at a node with this division,
-    /// in page accesses.
+    /// Returns the cost, in page accesses, of the given numbers of lookups and messages at a node
+    /// with this division.
     fn cost(&self, lookups: f64, messages: f64) -> f64 {
         let children = (self.n + 1) as f64;
         let accesses = 2.0 * (children / self.b.max(1) as f64).min(1.0);
@@ -116,8 +115,8 @@ impl NodeAccessCounts {
         }
     }
 
-    /// Returns the number of pivots for which a node should have space. `now` and `b` are the
-    /// numbers of pivots and messages for which it has space at present.
+    /// Returns the number of pivots that a node should have space for. At present it has space for
+    /// `now` pivots and `b` messages.
     pub(super) fn wanted(&self, page: u64, now: usize, b: usize) -> usize {
         let place = self.place(page);
         let (lookups, messages) = (

@@ -1,20 +1,19 @@
-//! Adaptive division of nodes: the space of each node is divided between pivots and messages
-//! according to an ε of its own (thesis, section 8.2).
+//! Adaptive division: each node divides its space between pivots and messages according to an ε of
+//! its own (thesis, section 8.2).
 //!
-//! The division of a node is changed during a flush or after a split, under the exclusive latch
-//! that is held then, and never by a lookup. If a node needs a larger buffer, the buffer is
-//! enlarged before the node flushes. The node then still has enough free pivots for a flush, so
-//! that no split becomes necessary (PE3). If a node needs more pivots, they are added after a
-//! flush. To make space for them, that flush moves more messages than necessary, as far as the
-//! number of free pivots allows.
+//! A node's division is changed during a flush or after a split, under the exclusive latch that is
+//! held anyway, and never by a lookup. A node that needs a larger buffer gets it before it flushes,
+//! and still keeps enough free pivots for the flush, so that no split becomes necessary (PE3). A
+//! node that needs more pivots gets them after a flush. To free the space for them, that flush
+//! moves more messages than necessary, as far as the number of free pivots allows.
 
 use super::BepsTree;
 use crate::paged::buffer::{PageBuffer, PageWriteGuard};
 use crate::paged::core::TreeCounters;
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Returns the number of pivots for which a node has space, and the number for which it should
-    /// have space. Returns `None` if the tree is not adaptive.
+    /// Returns the number of pivots that a node has space for, and the number that it should have
+    /// space for. Returns `None` if the tree is not adaptive.
     fn pivots_wanted(&self, node: &PageWriteGuard<'_>) -> Option<(usize, usize)> {
         let watch = self.core.watch.as_ref()?;
         let shape = &self.core.shape;
@@ -31,7 +30,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Enlarges the buffer of a full node, if the node's access counts suggest it.
+    /// Enlarges a full node's buffer if its access counts suggest it.
     pub(super) fn widen_buffer(&self, node: &mut PageWriteGuard<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node)
             && wanted < now
@@ -40,7 +39,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Makes space for more pivots in a node that has flushed, if the node's access counts suggest
+    /// Makes space for more pivots in a node that has just flushed, if its access counts suggest
     /// it.
     pub(super) fn widen_pivots(&self, node: &mut PageWriteGuard<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node)
@@ -50,8 +49,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Changes the division of one half of a split node to the one that the node's access counts
-    /// suggest.
+    /// Divides the space of one half of a split node as its access counts suggest.
     pub(super) fn adapt(&self, node: &mut PageWriteGuard<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node) {
             self.divide(node, now, wanted);

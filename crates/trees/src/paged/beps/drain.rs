@@ -1,5 +1,5 @@
-//! Moves all messages to their leaves, so that the leaves alone contain the state of the tree
-//! (thesis, 4.2). Several threads can do parts of this work concurrently (thesis, section 8.3).
+//! Moves all messages to their leaves, so that the leaves alone hold the tree's content (thesis,
+//! section 4.2). Several threads can share this work (thesis, section 8.3).
 
 use super::BepsTree;
 use crate::paged::buffer::{PageBuffer, PageWriteGuard};
@@ -27,10 +27,10 @@ impl<B: PageBuffer> BepsTree<B> {
         self.merge_noted()
     }
 
-    /// Moves every message about the keys of a range to its leaf. Writers are not blocked, so
-    /// messages that are written concurrently may remain in inner nodes. Several threads may call
-    /// this at the same time, preferably for disjoint ranges. Each descent starts at the root, so
-    /// the threads take turns on the root's latch.
+    /// Moves every message for a key in the range to its leaf. Writers are not blocked, so messages
+    /// that are written concurrently may remain in inner nodes. Several threads may call this at
+    /// the same time, preferably for disjoint ranges. Each descent starts at the root, so the
+    /// threads take turns on the root's latch.
     ///
     /// ```
     /// use alluvium_trees::paged::beps::{BepsTree, BepsOptions};
@@ -68,8 +68,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(())
     }
 
-    /// Moves the messages on the path to a key's leaf to that leaf. Writers wait until this
-    /// returns. Returns the first key of the next leaf, or `None` if there is no next leaf.
+    /// Moves the messages on the path to a key's leaf into that leaf, while writers wait. Returns
+    /// the first key of the next leaf, or `None` if there is no next leaf.
     pub(in crate::paged) fn drain_at(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let _alone = self.core.gate.write();
         self.core.readable()?;
@@ -78,7 +78,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(next)
     }
 
-    /// Moves the messages on the path to a key's leaf to that leaf. Returns the first key of the
+    /// Moves the messages on the path to a key's leaf into that leaf. Returns the first key of the
     /// next leaf, or `None` if there is no next leaf.
     fn drain_path(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         loop {
@@ -89,9 +89,9 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Descends to a key's leaf once, and moves the messages on the path down as far as the numbers
-    /// of free pivots allow. Returns the first key of the next leaf, if there is one, and whether
-    /// all messages were moved.
+    /// Descends to a key's leaf once, and moves the messages on the path down as far as the free
+    /// pivots allow. Returns the first key of the next leaf, if there is one, and whether all
+    /// messages were moved.
     fn drain_once(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, bool)> {
         let (mut high, mut is_whole) = (None, true);
         let mut node = self.core.buffer.pin_exclusive(self.core.root)?;
@@ -116,7 +116,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok((high, is_whole))
     }
 
-    /// Returns the number of messages in a node for the child whose range contains a key.
+    /// Counts a node's messages for the child whose range contains a key.
     fn waiting(&self, node: &[u8], key: &[u8]) -> usize {
         let (pivots, buffer) = (self.core.shape.pivots_of(node), self.core.shape.buffer_of(node));
         let at = child_index(&pivots, node, key);
@@ -131,8 +131,8 @@ impl<B: PageBuffer> BepsTree<B> {
         to - from
     }
 
-    /// Moves a block of messages to the child at index `at`. The node must have a free pivot,
-    /// because this may split the child.
+    /// Moves a block of messages to the child at index `at`. This may split the child, so the node
+    /// must have a free pivot.
     fn push_down(&self, node: &mut PageWriteGuard<'_>, at: usize) -> Result<()> {
         assert!(
             self.core.shape.pivots_of(node).free(node) > 0,
@@ -149,8 +149,8 @@ impl<B: PageBuffer> BepsTree<B> {
         self.run(tasks)
     }
 
-    /// Moves the messages of a node to its children, until the node has no messages or no free
-    /// pivot for a split of a child.
+    /// Moves a node's messages to its children, until no messages are left or the node has no free
+    /// pivot to split a child.
     pub(super) fn empty(&self, node: &mut PageWriteGuard<'_>) -> Result<()> {
         let shape = &self.core.shape;
         assert_eq!(kind(node), Some(PageContentKind::Buffered), "it has a buffer");
@@ -166,8 +166,9 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Moves a node's messages for the child whose range contains `key` to that child. Returns the
-    /// child, which then has at least two free pivots, and whether all messages were moved. Not all
-    /// may be moved, because there may be several blocks, and each block may split the child.
+    /// child, which then has at least two free pivots, and whether all of these messages were
+    /// moved. Some may remain, because they may form several blocks, and each block may split the
+    /// child.
     fn drain_to_child<'b>(
         &'b self,
         mut node: PageWriteGuard<'b>,

@@ -1,4 +1,4 @@
-//! Flushes: move blocks of messages from nodes to their children (thesis, listing 5.6, with
+//! Flushes, which move blocks of messages from nodes to their children (thesis, listing 5.6, with
 //! corrections).
 
 use super::BepsTree;
@@ -10,7 +10,7 @@ use alluvium_storage::Result;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// A latched node, and the blocks of messages that are to be moved from it to its children.
+/// A latched node, and the blocks of messages to move from it to its children.
 pub(super) type FlushTask<'b> = (PageWriteGuard<'b>, Vec<MessageBlock>);
 
 impl<B: PageBuffer> BepsTree<B> {
@@ -23,8 +23,8 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Adds messages to a child. If the child must be split, the parent must have a free pivot. If
-    /// blocks of messages must leave the child, they are added to `tasks`, and the caller must run
-    /// these tasks.
+    /// blocks of messages must leave the child, they are added to `tasks`, which the caller must
+    /// then run.
     pub(super) fn receive<'b>(
         &'b self,
         parent: &mut PageWriteGuard<'_>,
@@ -46,7 +46,8 @@ impl<B: PageBuffer> BepsTree<B> {
         self.adapt(&mut child);
         self.adapt(&mut right);
         let [below, above] = messages.split(&pivot);
-        // Both halves stay latched until they contain the messages, so that readers wait for them.
+        // Both halves stay latched until they contain the messages, so that no reader misses a
+        // message.
         let needs = [self.need(&child, &below), self.need(&right, &above)];
         self.keep(child, &below, &needs[0], tasks)?;
         self.keep(right, &above, &needs[1], tasks)
@@ -80,7 +81,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(())
     }
 
-    /// Adds messages to a node's buffer. If `need` is a flush, takes the blocks of its plan out of
+    /// Adds messages to a node's buffer. If `need` is a flush, also takes the planned blocks out of
     /// the node, and adds them to `tasks`.
     fn keep<'b>(
         &'b self,
@@ -103,8 +104,7 @@ impl<B: PageBuffer> BepsTree<B> {
             .try_for_each(|message| self.core.deposit(&mut node, message))
     }
 
-    /// Runs tasks, and all further tasks that result from them. If this fails, messages are lost
-    /// (PE5).
+    /// Runs tasks, and all further tasks that they lead to. If this fails, messages are lost (PE5).
     pub(super) fn run<'b>(&'b self, tasks: Vec<FlushTask<'b>>) -> Result<()> {
         let result = if self.path.goes_by_level {
             self.by_level(tasks)

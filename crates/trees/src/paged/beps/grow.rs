@@ -1,4 +1,5 @@
-//! Growth of a tree whose root has no buffer: the root's children move to many new nodes.
+//! Adds a level to a tree whose root has no buffer, by moving the root's children to many new
+//! nodes.
 
 use super::BepsTree;
 use crate::paged::buffer::{PageBuffer, PageWriteGuard};
@@ -7,9 +8,9 @@ use crate::paged::node::{PageContentKind, add_pivot, child_at, level, set_first_
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Moves the children of a full root to new nodes on the level below it, whose buffers are
-    /// empty (thesis, section 5.5). Enough nodes are created that each has sufficient free pivots
-    /// for a flush without being split.
+    /// Moves the children of a full root to new nodes one level below it, whose buffers are empty
+    /// (thesis, section 5.5). It creates enough nodes that each has the free pivots for a flush
+    /// without being split.
     pub(super) fn grow(&self, root: &mut PageWriteGuard<'_>) -> Result<()> {
         let shape = &self.core.shape;
         let table = shape.wide;
@@ -17,8 +18,8 @@ impl<B: PageBuffer> BepsTree<B> {
         assert!(old_level + 1 < MOST_LEVELS, "a tree of pages has few levels");
         let per_node = shape.pivots.most_addressed().max(2);
         let nodes = children.div_ceil(per_node);
-        // For each new node, the index of its first child and its page number. The new nodes can be
-        // freed again as long as the root does not refer to them.
+        // For each new node, the index of its first child, and its page number. The new nodes can
+        // be freed again until the root refers to them.
         let mut pages: Vec<(usize, u64)> = Vec::with_capacity(nodes);
         for node in 0..nodes {
             let (from, to) = (node * children / nodes, (node + 1) * children / nodes);

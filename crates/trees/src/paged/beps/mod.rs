@@ -1,34 +1,33 @@
-//! The page-buffered Bε-tree of Rotte's thesis. Messages are buffered in inner nodes, and move down
-//! to the leaves in blocks.
+//! The page-buffered Bε-tree of Rotte's thesis. Inner nodes buffer messages, which move down to the
+//! leaves in blocks.
 //!
 //! *Scope*: when messages move down; when nodes are split; the order in which latches are acquired.
 //!
-//! *Must not depend on*: the layout of nodes, where pages are stored, threads, clocks.
+//! *Must not depend on*: node layout, where pages are stored, threads, clocks.
 //!
-//! Most messages are written to the buffer of a node on the level below the root. The root has no
-//! buffer, so writers latch it shared, unless one of its children must be split. Below the root, a
-//! writer latches nodes exclusively, and latches each child before it releases the parent.
+//! Most messages are written to the buffer of a node one level below the root. The root has no
+//! buffer, so writers latch it in shared mode unless one of its children must be split. Below the
+//! root, a writer latches nodes exclusively, and latches each child before it releases the parent.
 //!
-//! There are three deviations from the thesis. First, messages have no timestamps, because messages
-//! in higher nodes are always newer, and latches preserve this order. Second, after a split the
-//! flush is planned again for each half, so that a half with enough free space keeps its messages.
-//! Third, if the page buffer has few frames, flushes proceed depth first, so that they pin only one
-//! path.
+//! The tree differs from the thesis in three ways. First, messages have no timestamps, because
+//! messages in higher nodes are always newer, and latches preserve this order. Second, after a
+//! split the flush is planned again for each half, so that a half with enough free space keeps its
+//! messages. Third, if the page buffer has few frames, flushes proceed depth first, so that they
+//! pin only one path.
 //!
 //! Invariants:
 //!
-//! - **PE1** A message about a key is newer than all messages about that key in lower nodes.
-//! - **PE2** A block has at most as many messages as fit into the smallest buffer, which is b if
-//!   the space of all nodes is divided in the same way. Including the messages of an incoming
-//!   block, a node therefore never has more than 2 b messages.
+//! - **PE1** A message for a key is newer than all messages for that key in lower nodes.
+//! - **PE2** A block never has more messages than the smallest buffer can hold (b, if all nodes
+//!   divide their space in the same way). Even after receiving a block, a node therefore never has
+//!   more than 2 b messages.
 //! - **PE3** A flush moves messages to at most ⌈(n + 1) / 2⌉ children, and its node has at least as
-//!   many free pivots when the flush begins. A split of a child therefore never causes a split of
-//!   its parent.
-//! - **PE4** While messages are being moved, their source node stays latched exclusively until the
-//!   messages are in latched children.
-//! - **PE5** If an operation fails while messages are being moved, all further reads and writes are
-//!   refused. The messages have been lost from memory, and only the last checkpoint contains the
-//!   state before the failure.
+//!   many free pivots when the flush begins. Splitting a child therefore never forces its parent to
+//!   split.
+//! - **PE4** While messages are being moved, their source node stays latched exclusively until
+//!   latched children contain them.
+//! - **PE5** If an operation fails while it is moving messages, they are lost from memory, and only
+//!   the last checkpoint still contains them. The tree then refuses all further reads and writes.
 
 mod adapt;
 mod drain;
@@ -49,7 +48,7 @@ use std::sync::atomic::Ordering;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RootStyle {
-    /// The root has no buffer and many children. Writers hold its latch shared.
+    /// The root has no buffer and many children. Writers latch it in shared mode.
     #[default]
     Separate,
     /// The root has a buffer, like other inner nodes. Each write latches it exclusively.
@@ -73,22 +72,22 @@ pub enum FlushOrder {
 pub struct BepsOptions {
     /// Limits for keys and values, and ε. They are stored with the tree.
     pub sizes: TreeSizes,
-    /// Whether each node has its own ε instead of the one in `sizes`. This is stored with the tree.
+    /// Whether each node has its own ε, instead of the ε in `sizes`. This is stored with the tree.
     pub epsilon: EpsilonMode,
     /// The kind of root, which is stored with the tree.
     pub root: RootStyle,
     /// The order in which nodes flush, which is not stored.
     pub order: FlushOrder,
-    /// How to treat nodes that deletes leave under-full. This is stored with the tree.
+    /// What to do with nodes that deletes leave under-full. This is stored with the tree.
     pub merging: UnderfullPolicy,
-    /// The operator that applies updates to values. It must be the same whenever the tree is
+    /// The operator that applies updates to values. It must be the same each time the tree is
     /// opened.
     pub operator: Arc<dyn UpdateOperator>,
 }
 
 impl BepsOptions {
-    /// Returns options with the given length limits for keys and values in bytes, ε = 0.6, and
-    /// updates that replace the previous value.
+    /// Returns options with the given length limits for keys and values in bytes, ε = 0.6, and an
+    /// operator that replaces the previous value.
     #[must_use]
     pub fn new(key_limit: usize, value_limit: usize) -> BepsOptions {
         BepsOptions {
@@ -105,7 +104,7 @@ impl BepsOptions {
         }
     }
 
-    /// Computes the shape of nodes for pages that have `content_bytes` bytes for a node.
+    /// Computes the node layout for pages that offer `content_bytes` bytes to a node.
     pub(super) fn shape(&self, content_bytes: usize) -> Result<NodeShape> {
         match self.epsilon {
             EpsilonMode::Fixed => NodeShape::new(content_bytes, self.sizes),
@@ -117,30 +116,31 @@ impl BepsOptions {
 /// Counters of a Bε-tree, which start at zero when the tree is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BepsStatistics {
-    /// Number of writes that had to latch the root exclusively after an attempt with a shared
-    /// latch.
+    /// Number of writes that first latched the root in shared mode, but then had to latch it
+    /// exclusively.
     pub retries: u64,
     pub flushes: u64,
     /// Number of messages that flushes moved to children.
     pub moved: u64,
     pub splits_of_leaves: u64,
-    /// Number of splits of inner nodes.
+    /// Number of inner nodes that were split.
     pub splits_of_nodes: u64,
-    /// Number of times that the tree became a level higher.
+    /// Number of times that the tree gained a level.
     pub growths: u64,
     /// Maximum number of nodes that a flush held latched at the same time.
     pub most_held: u64,
     /// Number of nodes that lookups visited.
     pub visited: u64,
-    /// Number of descents that started again because a writer had changed a node in the meantime.
+    /// Number of descents that had to start again because a writer had changed a node in the
+    /// meantime.
     pub restarts: u64,
-    /// Number of nodes that were merged into a neighbour, so that their pages were freed.
+    /// Number of nodes that were merged into a neighbour, each of which freed a page.
     pub merges: u64,
     /// Number of under-full nodes that received part of a neighbour's content.
     pub balances: u64,
-    /// Number of times that the tree became a level lower.
+    /// Number of times that the tree lost a level.
     pub lowerings: u64,
-    /// Number of times that a node's space was divided differently between pivots and messages.
+    /// Number of times that a node's space was redivided between pivots and messages.
     pub divisions: u64,
 }
 
@@ -159,7 +159,7 @@ pub struct BepsStatistics {
 /// ```
 pub type BepsTree<B> = PagedTree<B, BepsWritePath>;
 
-/// The way in which a Bε-tree processes written messages.
+/// How a Bε-tree processes the messages written to it.
 #[derive(Debug)]
 pub struct BepsWritePath {
     style: RootStyle,
@@ -194,8 +194,8 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     pub(super) fn of(core: TreeCore<B>, style: RootStyle, order: FlushOrder) -> BepsTree<B> {
-        // A flush by level may have pinned all nodes of two levels to whose children it moves
-        // messages.
+        // A flush by level may have two levels of nodes pinned while it moves messages to their
+        // children.
         let frontier = core.shape.most_addressed() + 4;
         let is_ample = core.buffer.frames().is_none_or(|frames| frames >= 32 * frontier);
         assert!(frontier > 4, "a flush addresses a child");
@@ -204,7 +204,7 @@ impl<B: PageBuffer> BepsTree<B> {
         PagedTree { core, path }
     }
 
-    /// Returns the shape of the tree's nodes.
+    /// Returns the layout of the tree's nodes.
     #[must_use]
     pub fn shape(&self) -> &NodeShape {
         &self.core.shape

@@ -1,17 +1,17 @@
-//! Selects the messages that leave a full node. The largest blocks leave, and a block has at most
-//! as many messages as fit into the smallest buffer, which is b (thesis, listing 5.5).
+//! Selects the messages that leave a full node: the largest blocks. A block never has more messages
+//! than the smallest buffer can hold, which is b (thesis, listing 5.5).
 
 use super::BepsTree;
 use crate::paged::buffer::{PageBuffer, PageWriteGuard};
 use crate::paged::node::{MessageList, NodeMessage, child_at, child_index};
 use alluvium_storage::Result;
 
-/// A plan of which messages leave a node in a flush.
+/// The messages that leave a node in a flush.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FlushPlan {
     /// Indices of the children that receive messages, in ascending order.
     pub(super) children: Vec<usize>,
-    /// Indices of those incoming messages whose keys are not in the node's buffer yet.
+    /// Indices of the incoming messages whose keys are not in the node's buffer yet.
     fresh: Vec<usize>,
 }
 
@@ -22,19 +22,19 @@ pub(super) enum RequiredAction {
     Nothing,
     /// A flush according to this plan.
     Flush(FlushPlan),
-    /// A split, because the node has too few free pivots for the splits of children that a flush
-    /// may cause.
+    /// A split, because the node has too few free pivots for the child splits that a flush may
+    /// cause.
     Split,
 }
 
-/// Messages that are being moved to a child, with the page number of the child.
+/// The messages to move to a child, after the child's page number.
 pub(super) type MessageBlock = (u64, MessageList);
 
-/// Selects the children with the most messages, until at least `need` messages leave. Returns their
-/// indices in ascending order. `sizes` is the number of messages for each child. At most `most`
-/// messages leave for one child (PE2).
+/// Selects the children with the most messages, until at least `need` messages leave, and returns
+/// their indices in ascending order. `sizes` is the number of messages for each child. At most
+/// `most` messages leave for any one child (PE2).
 fn choose(sizes: &[usize], need: usize, most: usize) -> Vec<usize> {
-    // In most cases the largest block suffices, so nothing needs to be sorted.
+    // Usually the largest block suffices, so nothing needs to be sorted.
     let largest = (0..sizes.len()).max_by_key(|at| (sizes[*at].min(most), std::cmp::Reverse(*at)));
     if let Some(at) = largest.filter(|at| need > 0 && need <= sizes[*at].min(most)) {
         return vec![at];
@@ -55,7 +55,7 @@ fn choose(sizes: &[usize], need: usize, most: usize) -> Vec<usize> {
     chosen
 }
 
-/// Returns how many messages can leave if one block is moved to each child.
+/// Returns how many messages can leave if each child receives one block.
 fn movable(sizes: &[usize], most: usize) -> usize {
     sizes.iter().map(|size| size.min(&most)).sum()
 }
@@ -73,7 +73,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Determines what a node that has a buffer must do to accept incoming messages. Changes
+    /// Determines what a node with a buffer must do before it can accept incoming messages. Changes
     /// nothing.
     pub(super) fn need(&self, node: &PageWriteGuard<'_>, incoming: &MessageList) -> RequiredAction {
         if self.fits(node, incoming) {
@@ -121,7 +121,7 @@ impl<B: PageBuffer> BepsTree<B> {
         FlushPlan { children, fresh }
     }
 
-    /// Takes the blocks of a plan out of a node, and adds the remaining incoming messages to the
+    /// Takes the planned blocks out of a node, and adds the remaining incoming messages to the
     /// node. Returns the blocks.
     pub(super) fn take(
         &self,
@@ -148,9 +148,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(blocks)
     }
 
-    /// Takes the first messages for a child out of the node's buffer and out of those incoming
-    /// messages that `stays` marks, at most as many as fit into a block. Unmarks the incoming
-    /// messages that it takes. Returns the block.
+    /// Takes the next block for a child out of the node's buffer and out of the incoming messages
+    /// that `stays` marks. Unmarks the incoming messages that it takes. Returns the block.
     pub(super) fn take_block(
         &self,
         node: &mut PageWriteGuard<'_>,

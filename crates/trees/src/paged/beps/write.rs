@@ -1,4 +1,4 @@
-//! Writing of messages to the tree (thesis, section 5.5 and listing 5.4).
+//! Writes messages to the tree (thesis, section 5.5 and listing 5.4).
 
 use super::plan::{FlushPlan, MessageBlock, RequiredAction};
 use super::{BepsTree, RootStyle};
@@ -40,8 +40,7 @@ impl<B: PageBuffer> BepsTree<B> {
                 return Ok(());
             }
         }
-        // The tree may have changed since the shared latch was released, so the root is examined
-        // again.
+        // The tree may have changed since the shared latch was released, so examine the root again.
         let mut root = self.core.buffer.pin_exclusive(self.core.root)?;
         loop {
             root = match kind(&root) {
@@ -58,10 +57,10 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Tries to write a message while the root is latched shared. Returns `Some(true)` if the
-    /// message was written. Returns `Some(false)` if that is impossible, because the root has a
-    /// buffer or is a leaf, or because a child must be split. Returns `None` if the descent must
-    /// start again.
+    /// Tries to write a message with only a shared latch on the root. Returns `Some(true)` if the
+    /// message was written. Returns `Some(false)` if an exclusive latch is needed, because the root
+    /// has a buffer or is a leaf, or because a child must be split. Returns `None` if the descent
+    /// must start again.
     fn write_shared(&self, message: NodeMessage<'_>, coupling: LatchCoupling) -> Result<Option<bool>> {
         let root = self.core.begin(coupling)?;
         if root.leaf().is_some() {
@@ -73,7 +72,7 @@ impl<B: PageBuffer> BepsTree<B> {
         if look.kind != Some(PageContentKind::Wide) {
             return Ok(Some(false));
         }
-        // The root's latch is not needed any more.
+        // The root's latch is no longer needed.
         let Some(node) = self.core.go_exclusive(root, look, coupling)? else {
             return Ok(None);
         };
@@ -114,8 +113,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(true)
     }
 
-    /// Takes the blocks of a plan out of a node. If this fails part of the way, messages are lost,
-    /// and the tree is marked as broken (PE5).
+    /// Takes the planned blocks out of a node. If this fails halfway, messages are lost, and the
+    /// tree is marked as broken (PE5).
     pub(super) fn take_or_break(
         &self,
         node: &mut PageWriteGuard<'_>,
@@ -127,9 +126,9 @@ impl<B: PageBuffer> BepsTree<B> {
         blocks.inspect_err(|error| self.core.break_down(error))
     }
 
-    /// Writes a message while the root is latched exclusively. If the root has no free pivot for a
-    /// necessary split, makes the tree a level higher instead, and returns the root, so that the
-    /// caller can try again.
+    /// Writes a message while holding the root exclusively. If a split is necessary but the root
+    /// has no free pivot for it, adds a level to the tree instead, and returns the root, so that
+    /// the caller can try again.
     fn write_exclusive<'b>(
         &'b self,
         mut root: PageWriteGuard<'b>,
@@ -145,7 +144,7 @@ impl<B: PageBuffer> BepsTree<B> {
             return Ok(Some(root));
         }
         let mut tasks = Vec::new();
-        // An error here does not break the tree, because no messages are being moved.
+        // An error here does not break the tree, because no messages are being moved yet.
         self.receive(&mut root, node, &messages, &mut tasks)?;
         drop(root);
         self.run(tasks)?;

@@ -1,14 +1,14 @@
-//! A B⁺-tree with the same pages and latches as the Bε-tree. It is the baseline of the thesis
-//! (section 6.2).
+//! A B⁺-tree with the same pages and latches as the Bε-tree: the baseline of the thesis (section
+//! 6.2).
 //!
 //! *Scope*: when nodes are split; the order in which latches are acquired.
 //!
-//! *Must not depend on*: the layout of nodes, where pages are stored, threads, clocks.
+//! *Must not depend on*: node layout, where pages are stored, threads, clocks.
 //!
-//! - **PT1** A writer first latches inner nodes shared and the leaf exclusively, as described in
-//!   `read/descent.rs`. If the leaf might overflow, the writer starts again with exclusive latches
-//!   and splits full nodes on the way down. It then latches two nodes at a time, and during a split
-//!   also the new right half.
+//! - **PT1** A writer first latches inner nodes in shared mode and the leaf exclusively, as
+//!   described in `read/descent.rs`. If the leaf might overflow, the writer starts again with
+//!   exclusive latches, and splits full nodes on the way down. It then holds two latches at a time,
+//!   or three during a split, when it also latches the new right half.
 
 mod write;
 
@@ -36,7 +36,7 @@ use std::sync::Arc;
 /// ```
 pub type BplusTree<B> = PagedTree<B, BplusWritePath>;
 
-/// The way in which a B⁺-tree processes written messages.
+/// How a B⁺-tree processes the messages written to it.
 #[derive(Debug)]
 pub struct BplusWritePath;
 
@@ -76,7 +76,7 @@ impl<B: PageBuffer> BplusTree<B> {
         Self::create_merging(buffer, (key_limit, value_limit), operator, UnderfullPolicy::Never)
     }
 
-    /// Like [`BplusTree::create`], with the given treatment of under-full nodes.
+    /// Like [`BplusTree::create`], but lets the caller choose what happens to under-full nodes.
     ///
     /// ```
     /// use alluvium_trees::paged::UnderfullPolicy;

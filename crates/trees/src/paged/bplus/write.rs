@@ -1,5 +1,5 @@
-//! Writing of messages to the tree. The first attempt latches inner nodes shared; a second one, if
-//! necessary, splits nodes on the way down.
+//! Writes messages to the tree. The first attempt latches inner nodes in shared mode; if it fails,
+//! a second one splits nodes on the way down.
 
 use super::BplusTree;
 use crate::paged::buffer::{PageBuffer, PageWriteGuard};
@@ -23,12 +23,12 @@ impl<B: PageBuffer> BplusTree<B> {
     /// Merges nodes that writes have left under-full (PM1). The caller must be registered as a
     /// writer.
     pub(in crate::paged) fn merge_noted(&self) -> Result<()> {
-        // No node has a buffer.
+        // No node has a buffer, so there are no messages to move.
         self.core.merge_noted(&|_| Ok(()))
     }
 
-    /// Applies a message to its leaf, with the inner nodes latched shared. Returns `false`, without
-    /// applying it, if the leaf has too little space or the root is a leaf.
+    /// Applies a message to its leaf, latching the inner nodes in shared mode. Returns `false`,
+    /// without applying it, if the leaf has too little space or the root is a leaf.
     fn write_in_leaf(&self, message: NodeMessage<'_>) -> Result<bool> {
         self.core.descend(|coupling| self.try_in_leaf(message, coupling))
     }

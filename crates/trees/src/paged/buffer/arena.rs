@@ -1,5 +1,5 @@
 //! A page buffer that keeps all pages in memory. This is the "optimal" buffer of the thesis
-//! (section 5.3), which has no table, no queue and no I/O.
+//! (section 5.3): it has no table, no queue and no I/O.
 
 use super::PageBuffer;
 use super::format::PAGE_HEADER;
@@ -13,17 +13,16 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of pages in the first chunk. Each further chunk has twice as many pages as the previous
-/// one.
+/// Number of pages in the first chunk. Each further chunk has twice as many as the one before.
 const FIRST_CHUNK: u64 = 64;
-/// Number of chunks of an arena, which is enough for more than 10¹⁰ pages.
+/// Number of chunks of an arena, enough for more than 10¹⁰ pages.
 const CHUNKS: usize = 28;
 const _: () = assert!(
     FIRST_CHUNK.is_power_of_two(),
     "a page's chunk is found by its bits"
 );
 
-/// A page buffer whose pages always stay in memory. The number of a page is its index.
+/// A page buffer whose pages always stay in memory. A page's number is its index.
 ///
 /// ```
 /// use alluvium_trees::paged::buffer::{PageArena, PageBuffer};

@@ -1,4 +1,4 @@
-//! Creation and opening of a page file, and checkpoints of its pages.
+//! Creates and opens page files, and writes checkpoints of their pages.
 
 use super::PageBuffer;
 use super::evict::WRITTEN_TOGETHER;
@@ -19,36 +19,36 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Number of bytes that are read at once when all pages are checked.
+/// Number of bytes per read when all pages are checked.
 const LOOKED_AT_TOGETHER: usize = 1 << 20;
 
 fn journal_name(name: &str) -> String {
     format!("{name}.journal")
 }
 
-/// Returns the offset in the file of a checkpoint's superblock. Successive checkpoints alternate
-/// between two places.
+/// Returns the file offset of a checkpoint's superblock. Successive checkpoints alternate between
+/// two locations.
 pub(super) fn place_of(epoch: u64) -> u64 {
     (epoch % 2) * SUPERBLOCK as u64
 }
 
-/// Returns the number of pages that fit into a file of the present length.
+/// Returns the number of pages that fit into the file at its current length.
 pub(super) fn pages_in(device: &dyn Device, page_bytes: usize) -> u64 {
     assert!(page_bytes > 0, "pages have bytes");
     device.len().saturating_sub(FIRST_PAGE) / page_bytes as u64
 }
 
-/// What to do if a free list is damaged.
+/// What to do about a damaged free list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeLists {
-    /// The file is not opened, and an error is returned.
+    /// Refuse to open the file, and return an error.
     Whole,
-    /// The pages of the damaged list are regarded as in use. The caller must free those that turn
-    /// out to be unreachable.
+    /// Treat all pages of the damaged list as in use. The caller must free those that turn out to
+    /// be unreachable.
     Salvaged,
 }
 
-/// The result of reading the two superblocks of a file.
+/// The result of reading a file's two superblocks.
 #[derive(Debug)]
 pub(super) struct FoundSuperblock {
     /// The newer of the valid superblocks.
@@ -58,7 +58,7 @@ pub(super) struct FoundSuperblock {
 }
 
 impl FoundSuperblock {
-    /// Returns whether pages of the checkpoint `root` may have been overwritten after it was
+    /// Returns whether pages of the checkpoint `root` may have been overwritten since it was
     /// written.
     pub(super) fn overwrites_since(&self, root: &PageFileSuperblock) -> OverwriteState {
         let meta = HostedMeta::decode(&self.superblock.meta);
@@ -69,8 +69,8 @@ impl FoundSuperblock {
     }
 }
 
-/// Reads both superblocks and returns the newer one. If both are for the same checkpoint, the newer
-/// one is that which says that pages may have been overwritten.
+/// Reads both superblocks and returns the newer one. If both belong to the same checkpoint, the one
+/// that says that pages may have been overwritten is newer.
 pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
     let refused = |why: &str| no_tree(device.name(), why);
     if device.len() < FIRST_PAGE {
@@ -114,10 +114,11 @@ pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
 
 impl PagePool {
     /// Creates a page file and its journal in a directory. When this returns, the empty file is
-    /// durable. `identity` must be different from that of all other stores.
+    /// durable. `identity` must differ from the identity of every other store.
     ///
     /// # Errors
-    /// An error if files with these names exist or if options do not fit together; I/O errors.
+    /// An error if files with these names already exist or if options contradict each other; I/O
+    /// errors.
     pub fn create(
         directory: &dyn Directory,
         name: &str,
@@ -143,11 +144,11 @@ impl PagePool {
     }
 
     /// Opens a page file in the state of its last checkpoint. Returns the pool, and the data that
-    /// the owner stored with that checkpoint. The file's page size is used instead of `page_bytes`
-    /// in the options.
+    /// the owner stored with that checkpoint. The file's page size overrides `page_bytes` in the
+    /// options.
     ///
     /// # Errors
-    /// An error if there is no such file or if it is damaged; I/O errors.
+    /// An error if the file does not exist or is damaged; I/O errors.
     pub fn open(
         directory: &dyn Directory,
         name: &str,
@@ -173,8 +174,8 @@ impl PagePool {
         Ok((pool, superblock.meta))
     }
 
-    /// Restores the pages of the checkpoint by writing the images in the journal back. A page that
-    /// was overwritten but has no image in the journal is marked as lost.
+    /// Restores the pages of the checkpoint by writing the journal's images back. A page that was
+    /// overwritten without leaving an image in the journal is marked as lost.
     pub(super) fn recover(&self, epoch: u64, pages: u64, overwrites: OverwriteState) -> Result<()> {
         let write = |page, bytes: &[u8]| -> Result<()> {
             self.device
@@ -191,14 +192,14 @@ impl PagePool {
             OverwriteState::Possible => self.mark_lost(epoch, pages, &rolled_back, write)?,
         };
         if lost > 0 || !rolled_back.images.is_empty() {
-            // The pages must be durable before the journal's space is reused.
+            // The restored pages must be durable before the journal's space is reused.
             self.device.sync(Purpose::Recovery)?;
         }
         Ok(())
     }
 
-    /// Checks all pages of a checkpoint after a rollback. Marks those that were overwritten after
-    /// the checkpoint as lost, and returns their number.
+    /// Checks all pages after a rollback to a checkpoint. Marks pages that are still newer than the
+    /// checkpoint as lost, and returns their number.
     fn mark_lost(
         &self,
         epoch: u64,
@@ -249,7 +250,8 @@ impl PagePool {
         let mut pages = Vec::new();
         let mut at = head;
         while let Some(page) = at {
-            // Pinning a page that is not in use fails.
+            // If the damaged list refers to a page that was never allocated, pinning that page
+            // fails.
             let content = self.pin_shared(page)?;
             let next = read_free(&content)
                 .ok_or_else(|| self.corrupt(page, "a free page", "another one on the free list"))?;
@@ -308,8 +310,8 @@ impl PagePool {
         Ok(())
     }
 
-    /// Makes all pages durable, together with `meta`, as the state to which a crash is rolled back.
-    /// The caller must prevent all changes of pages during the call.
+    /// Makes all pages durable, and `meta` with them, as the state that a crash rolls back to. The
+    /// caller must prevent page changes during the call.
     ///
     /// # Errors
     /// I/O errors. After any error except a full disk, the pool refuses changes.
@@ -330,7 +332,7 @@ impl PagePool {
         self.journal.restart(epoch, superblock.high_water)
     }
 
-    /// Writes every dirty page. As long as the returned guard exists, no other thread writes pages.
+    /// Writes every dirty page. No other thread writes pages until the returned guard is dropped.
     pub(super) fn write_all(&self) -> Result<RwLockWriteGuard<'_, ()>> {
         self.writable()?;
         self.settle_returned()?;
@@ -349,7 +351,7 @@ impl PagePool {
         }
     }
 
-    /// Returns the superblock for a checkpoint of the present state of the pages.
+    /// Returns the superblock for a checkpoint of the pages as they are now.
     pub(super) fn superblock(&self, epoch: u64, meta: &[u8]) -> PageFileSuperblock {
         let segments = self.segments.lock();
         PageFileSuperblock {
@@ -363,7 +365,7 @@ impl PagePool {
         }
     }
 
-    /// Makes a superblock durable, after making the pages durable that it describes.
+    /// Makes a superblock durable, after the pages that it describes.
     fn install(&self, superblock: &PageFileSuperblock) -> Result<()> {
         self.device.sync(Purpose::Incorporate)?;
         let place = place_of(superblock.epoch);
@@ -376,11 +378,11 @@ impl PagePool {
         Ok(())
     }
 
-    /// Reads every page that was ever in use from the device, regardless of the frames. Returns the
-    /// errors found, as one sentence each. The pool should have just been opened or checkpointed.
+    /// Reads every page that was ever in use from the device, even if a frame holds it. Returns a
+    /// sentence for each error found. The pool should have just been opened or checkpointed.
     ///
     /// # Errors
-    /// I/O errors. Damage is reported in the result, not returned as an error.
+    /// I/O errors. Damage is part of the result, not an error.
     pub fn check_pages(&self) -> Result<Vec<String>> {
         let pages = self.segments.lock().high_water();
         let mut wrong = Vec::new();

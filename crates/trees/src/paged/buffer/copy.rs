@@ -1,4 +1,4 @@
-//! Copies of a checkpoint of hosted pages. They are made while pages are being overwritten.
+//! Copies a checkpoint of hosted pages while the pages are being overwritten.
 //!
 //! ```text
 //!   hold      nothing of the journal is forgotten
@@ -17,20 +17,20 @@ use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 use alluvium_storage::Result;
 
-/// Number of bytes that are copied at once. During that time, no page is written, and a thread that
+/// Number of bytes that are copied per step. During a step no page is written, and a thread that
 /// evicts a dirty page waits.
 const STEP: u64 = 4 << 20;
 const _: () = assert!(STEP.is_multiple_of(64 << 10), "pages are copied whole");
 
 impl PagePool {
-    /// Retains, until [`PagePool::release`] is called, the images of every checkpoint to which the
-    /// pages can now be rolled back. The journal grows with each page that is overwritten in the
-    /// meantime.
+    /// From now on, retains the images of every checkpoint to which the pages can currently be
+    /// rolled back, until [`PagePool::release`] is called. The journal grows with each page that is
+    /// overwritten in the meantime.
     pub fn hold(&self) {
         self.journal.hold();
     }
 
-    /// Ends the effect of one call of [`PagePool::hold`].
+    /// Undoes one call of [`PagePool::hold`].
     pub fn release(&self) {
         self.journal.release();
     }
@@ -41,14 +41,14 @@ impl PagePool {
         self.segments.lock().high_water() * self.options.page_bytes as u64
     }
 
-    /// Copies the pages of a root to a file with the same name in another directory. The caller
-    /// must have called [`PagePool::hold`] either before the root was returned, or while it was the
-    /// durable root. `wrote` receives the number of bytes copied in each step, and may abort the
-    /// copy by returning an error.
+    /// Copies a root's pages to a file of the same name in another directory. The caller must have
+    /// called [`PagePool::hold`] before the root was returned, or while it was the durable root.
+    /// `wrote` receives the number of bytes copied in each step, and may abort the copy by
+    /// returning an error.
     ///
     /// # Errors
-    /// An error if the root belongs to other pages or if files with these names exist; I/O errors
-    /// of both directories; errors of `wrote`.
+    /// An error if the root belongs to another page file or if files with these names already
+    /// exist; I/O errors in either directory; errors of `wrote`.
     pub fn copy_hosted(
         &self,
         root: &[u8],

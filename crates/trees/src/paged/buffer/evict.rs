@@ -1,4 +1,4 @@
-//! Eviction of pages. Dirty pages are written in batches, without holding the mutex of the shard.
+//! Evicts pages. Dirty pages are written in batches, without holding the shard's mutex.
 
 use super::PageBuffer;
 use super::format::seal_page;
@@ -11,13 +11,13 @@ use alluvium_storage::{Error, Result};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
-/// Maximum number of pages that an eviction writes. They share one sync of the journal.
+/// Maximum number of pages written by an eviction. They share one journal sync.
 pub(super) const WRITTEN_TOGETHER: usize = 32;
 
 impl PagePool {
-    /// Frees a frame, or writes dirty pages so that the next call can free a frame. Returns `true`
-    /// if the caller should try again at once. Returns `false` if every frame is pinned or being
-    /// written, in which case the caller must wait.
+    /// Frees a frame, or writes dirty pages so that the next call can free one. Returns `true` if
+    /// the caller should try again at once. Returns `false` if every frame is pinned or being
+    /// written, so the caller must wait.
     pub(super) fn make_space(&self, mut state: MutexGuard<'_, ShardState>) -> Result<bool> {
         let is_idle =
             |state: &ShardState, frame: usize| !self.frames[frame].is_pinned() && !state.is_written(frame);
@@ -26,8 +26,8 @@ impl PagePool {
             let Some(first) = state.victims(1, |frame| is_idle(&state, frame)).pop() else {
                 return Ok(false);
             };
-            // Apply references that the queues have not recorded yet. Other threads may touch
-            // frames again and again, so the number of attempts is bounded.
+            // Apply references that the queues have not recorded yet. Other threads may keep
+            // touching frames, so the number of attempts is bounded.
             references = references.saturating_sub(1);
             if references == 0 || !self.frames[first].is_touched.swap(false, Ordering::Relaxed) {
                 break first;
@@ -35,8 +35,8 @@ impl PagePool {
             state.touch(first);
         };
         if !self.frames[first].is_dirty.load(Ordering::Acquire) {
-            // The caller tries again in both cases: either the frame was evicted here, or it has
-            // been pinned in the meantime.
+            // The caller must try again whether the frame was evicted here or has been pinned in
+            // the meantime.
             self.evict(&mut state, first);
             return Ok(true);
         }
@@ -45,13 +45,13 @@ impl PagePool {
         }
         let is_victim =
             |frame: usize| is_idle(&state, frame) && self.frames[frame].is_dirty.load(Ordering::Acquire);
-        // If all frames have been pinned without the mutex in the meantime, there is no victim, and
-        // the caller tries again.
+        // If other threads have meanwhile pinned all frames without the mutex, there is no victim,
+        // and the caller tries again.
         let victims = state.victims(WRITTEN_TOGETHER, is_victim);
         let pins = self.begin_writing(&mut state, &victims);
         drop(state);
-        // From now on, other threads may pin and change these pages, so they are checked again
-        // before eviction (PB4).
+        // Other threads may now pin and change these pages, so they are checked again before
+        // eviction (PB4).
         let written = {
             let _writing = self.writing.read();
             self.write_back(&victims)
@@ -65,8 +65,8 @@ impl PagePool {
         }
     }
 
-    /// Removes a page from its frame. Returns `false`, without removing it, if the page is pinned
-    /// or dirty, which may have happened without the mutex.
+    /// Removes a page from its frame. If the page has been pinned or changed in the meantime, which
+    /// does not require the mutex, leaves it there and returns `false`.
     pub(super) fn evict(&self, state: &mut ShardState, frame: usize) -> bool {
         let of = &self.frames[frame];
         if !of.close() {
@@ -81,9 +81,8 @@ impl PagePool {
         is_clean
     }
 
-    /// Frees a frame although no page can be written because of `error`. It frees a frame with a
-    /// clean page or, if there is none, adds a spare frame. Returns `error` if there is no spare
-    /// frame either.
+    /// Frees a frame when no page can be written because of `error`. Evicts a clean page or, if
+    /// there is none, adds a spare frame. Returns `error` if there is no spare frame either.
     fn make_space_unwritten(&self, mut state: MutexGuard<'_, ShardState>, error: Error) -> Result<bool> {
         let is_clean = |frame: usize| {
             let of = &self.frames[frame];
@@ -97,8 +96,8 @@ impl PagePool {
         state.add_spare().then_some(true).ok_or(error)
     }
 
-    /// Marks frames of one shard as being written, so that other threads neither write nor evict
-    /// them.
+    /// Marks frames of one shard as being written, which keeps other threads from writing or
+    /// evicting them.
     pub(super) fn begin_writing(&self, state: &mut ShardState, frames: &[usize]) -> Vec<FramePin<'_>> {
         let mut pins = Vec::with_capacity(frames.len());
         for &frame in frames {
@@ -121,7 +120,7 @@ impl PagePool {
         self.waiters.notify();
     }
 
-    /// Writes those of the frames that are dirty, except frames whose latch a writer holds. The
+    /// Writes those of the frames that are dirty, except frames that a writer has latched. The
     /// caller must hold the lock `writing`, and must have called [`PagePool::begin_writing`] for
     /// the frames.
     pub(super) fn write_back(&self, frames: &[usize]) -> Result<()> {
@@ -132,8 +131,8 @@ impl PagePool {
             let Some(page) = self.frames[frame].latch.try_read() else {
                 continue;
             };
-            // Clear the mark while the latch is held and before the page is copied, so that a later
-            // change sets it again (PB4).
+            // Clear the mark under the latch and before copying the page, so that a later change
+            // sets it again (PB4).
             if self.frames[frame].is_dirty.swap(false, Ordering::AcqRel) {
                 copies.push((frame, page.number, AlignedBuffer::padded(page.bytes())));
             }

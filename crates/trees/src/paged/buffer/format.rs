@@ -1,4 +1,4 @@
-//! The format of a page file and of its journal, version 1. All integers are little-endian.
+//! The format of a page file and its journal, version 1. All integers are little-endian.
 //!
 //! The file begins with two superblocks of 4096 bytes each, followed by pages. The superblock with
 //! the higher epoch is valid.
@@ -23,13 +23,13 @@
 //!               zeros
 //! ```
 //!
-//! For hosted pages, the host stores the superblock of a checkpoint, without the zeros at its end.
+//! The host of hosted pages stores a checkpoint's superblock itself, without the zeros at its end.
 //! The file's own superblocks have 9 bytes of owner data. The first 8 bytes are the oldest epoch to
 //! which the file can be rolled back. The last byte is 1 if a page of this checkpoint may have been
-//! overwritten, and 0 otherwise. Earlier versions of the software wrote only the first 8 bytes; in
-//! this case, any page may have been overwritten.
+//! overwritten, and 0 otherwise. Earlier versions of the software wrote only the first 8 bytes, in
+//! which case any page may have been overwritten.
 //!
-//! A page, whose header is followed by the content that belongs to the owner:
+//! A page has a header, followed by the owner's content:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -43,8 +43,8 @@
 //!               of a free page: 255, and the next free page plus 1 (8), 0 for none
 //! ```
 //!
-//! A record of the journal. Its size is the size of a page plus 512 bytes, and its offset is a
-//! multiple of its size:
+//! A journal record. Its size is the page size plus 512 bytes, and its offset is a multiple of its
+//! size:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -71,12 +71,12 @@ pub(super) const RECORD_HEADER: usize = 512;
 /// Maximum number of bytes that the owner of the pages may store in a superblock.
 pub(super) const MOST_META: usize = 1024;
 const FIXED: usize = 72;
-/// The first byte of the content of a free page.
+/// The first byte of a free page's content.
 const FREE: u8 = 255;
-/// The epoch in the header of a lost page.
+/// The epoch in a lost page's header.
 const LOST: u64 = u64::MAX;
-/// The seed for the checksum of a superblock. It is different from the numbers of all pages and
-/// records, which are the other seeds.
+/// The checksum seed for superblocks. Pages and records use their numbers as seeds, and none of
+/// them has this number.
 const SUPERBLOCK_SEED: u64 = u64::MAX;
 const _: () = assert!(
     FIXED + 16 * super::segments::MOST_SEGMENTS + MOST_META <= SUPERBLOCK,
@@ -91,7 +91,7 @@ pub(super) struct PageFileSuperblock {
     pub(super) epoch: u64,
     pub(super) high_water: u64,
     pub(super) first_segment: u64,
-    /// For each segment, the first page and the length of its free list.
+    /// The first page and the length of each segment's free list.
     pub(super) free: Vec<(Option<u64>, u64)>,
     pub(super) meta: Vec<u8>,
 }
@@ -178,8 +178,8 @@ impl PageFileSuperblock {
 }
 
 impl PageFileSuperblock {
-    /// Returns the encoded superblock without the zeros at its end. This is the form of a root that
-    /// the host stores.
+    /// Returns the encoded superblock without the zeros at its end. The host stores a root in this
+    /// form.
     pub(super) fn encode_short(&self) -> Vec<u8> {
         let mut bytes = self.encode();
         bytes.truncate(FIXED + 16 * self.free.len() + self.meta.len());
@@ -209,7 +209,7 @@ pub(super) enum OverwriteState {
     Possible,
 }
 
-/// The owner data in the own superblock of a hosted file.
+/// The owner data in a hosted file's own superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostedMeta {
     /// The epoch of the oldest checkpoint to which the file can be rolled back.
@@ -273,8 +273,8 @@ pub(super) fn seal_page(page: &mut [u8], number: u64, identity: u128, epoch: u64
     put(page, 0, &sum.to_le_bytes());
 }
 
-/// Checks a page that was read from the device (PB5): its checksum, store identity and page number,
-/// and that its epoch is not above `newest`.
+/// Checks a page that was read from the device (PB5): its checksum, store identity and page number
+/// must match, and its epoch must not exceed `newest`.
 pub(super) fn check_page(page: &[u8], number: u64, identity: u128, newest: u64) -> Result<(), PageFault> {
     let (stored, sum) = (u64_at(page, 0), seeded(number, page.get(8..).unwrap_or_default()));
     let damaged = |expected: String, found: String| Err(PageFault::Damaged { expected, found });
@@ -308,15 +308,14 @@ pub(super) fn check_page(page: &[u8], number: u64, identity: u128, newest: u64) 
     Ok(())
 }
 
-/// Returns whether a page is valid and was written after the checkpoint with the epoch
-/// `checkpoint`.
+/// Returns whether a page is valid and newer than the checkpoint with the epoch `checkpoint`.
 pub(super) fn is_later(page: &[u8], number: u64, identity: u128, checkpoint: u64) -> bool {
     let epoch = u64_at(page, 32);
     epoch > checkpoint && epoch != LOST && check_page(page, number, identity, u64::MAX).is_ok()
 }
 
-/// Marks a page as lost. `place` is the location of the page's damaged old image, if it is known:
-/// the index of the journal file and the offset.
+/// Marks a page as lost. If the location of the page's damaged old image is known, `place` is the
+/// index of the journal file and the offset.
 pub(super) fn seal_lost(page: &mut [u8], number: u64, identity: u128, place: Option<(u8, u64)>) {
     let (file, offset) = place.map_or((0, 0), |(file, offset)| (file.saturating_add(1), offset));
     put(page, PAGE_HEADER, &[file]);
@@ -325,7 +324,7 @@ pub(super) fn seal_lost(page: &mut [u8], number: u64, identity: u128, place: Opt
     assert!(read_lost(page) == place, "a lost page says why");
 }
 
-/// Returns the location of the damaged old image of a lost page, if it is known.
+/// Returns the location of a lost page's damaged old image, if it is known.
 fn read_lost(page: &[u8]) -> Option<(u8, u64)> {
     let file = page.get(PAGE_HEADER)?.checked_sub(1)?;
     Some((file, u64_at(page, PAGE_HEADER + 1)))
@@ -343,8 +342,8 @@ pub(super) fn read_free(content: &[u8]) -> Option<Option<u64>> {
     (content.first() == Some(&FREE)).then(|| u64_at(content, 1).checked_sub(1))
 }
 
-/// Writes the header of a journal record, which precedes the image. `index` is the index of the
-/// record in the file.
+/// Writes a journal record's header, which precedes the image. `index` is the index of the record
+/// in the file.
 pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: u64, page: u64) {
     assert!(record.len() > RECORD_HEADER, "a record has an image");
     put(record, 8, &identity.to_le_bytes());
@@ -354,8 +353,8 @@ pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: 
     put(record, 0, &sum.to_le_bytes());
 }
 
-/// Returns the epoch and the page number in a damaged record of this store. Either of them may be
-/// wrong. Returns `None` if the record has another store identity.
+/// Returns the epoch and the page number in a damaged record of this store. Either may be wrong.
+/// Returns `None` if the record has another store identity.
 pub(super) fn names_of(record: &[u8], identity: u128) -> Option<(u64, u64)> {
     (u128_at(record, 8) == identity).then(|| (u64_at(record, 24), u64_at(record, 32)))
 }
@@ -372,9 +371,9 @@ pub(super) fn open_record(record: &[u8], index: u64, identity: u128) -> Option<(
     ))
 }
 
-/// Decodes bytes as a superblock, a root, a page and a record, and returns the number of these
-/// formats that accept them. Everything that is decoded is encoded again and compared with the
-/// input. `node` checks the content of a page.
+/// Decodes bytes as a superblock, a root, a page and a record, and returns how many of these
+/// formats accept them. Whatever is decoded is encoded again and compared with the input. `node`
+/// checks a page's content.
 pub(in crate::paged) fn reread(bytes: &[u8], node: &dyn Fn(&[u8]) -> bool) -> usize {
     let mut found = 0;
     let mut block = bytes.to_vec();

@@ -1,5 +1,5 @@
-//! A frame, which is the memory for one page with its latch and pins, and the guards that give
-//! access to a page.
+//! A frame, which consists of the memory for one page, its latch and its pins, and the guards
+//! through which a page is accessed.
 
 use super::format::PAGE_HEADER;
 use super::lending::{FrameLoans, LoanPool};
@@ -11,23 +11,22 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The page number that means that there is no page.
+/// The page number that stands for "no page".
 pub(super) const NO_PAGE: u64 = u64::MAX;
-/// The value of `pins` while a page is being removed from its frame. In this state no pin can be
-/// added.
+/// The value of `pins` while a page is being removed from its frame. No pin can then be added.
 const CLOSED: u32 = 1 << 31;
 
 /// The data that a frame's latch protects.
 #[derive(Debug)]
 pub(super) struct FramePage {
-    /// The memory of the page. `None` before the frame has its first page.
+    /// The page's memory. `None` before the frame has its first page.
     pub(super) buffer: Option<AlignedBuffer>,
     /// The page number, or [`NO_PAGE`] after a failed read.
     pub(super) number: u64,
 }
 
 impl FramePage {
-    /// Returns the bytes of the page, or nothing before the frame has its first page.
+    /// Returns the page's bytes. The slice is empty before the frame has its first page.
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.as_deref().unwrap_or_default()
     }
@@ -37,22 +36,22 @@ impl FramePage {
     }
 }
 
-/// A frame, which has the memory for one page.
+/// A frame, which can hold one page.
 #[derive(Debug)]
 pub(super) struct PageFrame {
     pub(super) latch: RwLock<FramePage>,
     /// Number of threads that use the page or wait for its latch, or [`CLOSED`].
     pub(super) pins: AtomicU32,
     /// The number of the page in the frame, for threads that do not hold the buffer's mutex. It is
-    /// set while the latch is held, and cleared under the mutex.
+    /// set under the latch, and cleared under the mutex.
     pub(super) owner: AtomicU64,
-    /// Whether the page was pinned without the mutex after the queues were last updated.
+    /// Whether the page has been pinned without the mutex since the queues were last updated.
     pub(super) is_touched: AtomicBool,
     /// Number of pins that were added without the mutex.
     pub(super) quick_hits: AtomicU64,
     pub(super) lent: FrameLoans,
-    /// Whether the page was changed after it was last written to the device. It is set under the
-    /// exclusive latch, and cleared under a shared latch.
+    /// Whether the page has changed since it was last written to the device. The flag is set under
+    /// the exclusive latch, and cleared under a shared latch.
     pub(super) is_dirty: AtomicBool,
 }
 
@@ -89,7 +88,7 @@ impl PageFrame {
         }
     }
 
-    /// Notes that the page was used without the buffer's mutex. The queues are updated when the
+    /// Records that the page was used without the buffer's mutex. The queues are updated when the
     /// frame is next considered for eviction.
     pub(super) fn touch(&self) {
         if !self.is_touched.load(Ordering::Relaxed) {
@@ -98,11 +97,11 @@ impl PageFrame {
     }
 
     /// Removes the page from the frame, and takes back the items lent to the frame. The caller must
-    /// hold the buffer's mutex. In addition, either the frame must be closed, or the caller must
-    /// hold its latch exclusively.
+    /// hold the buffer's mutex, and either the frame must be closed or the caller must hold its
+    /// latch exclusively.
     pub(super) fn leave(&self, loans: &LoanPool) {
-        // Increment the version first, so that a reader can detect changes that are made later,
-        // when the page is in another frame.
+        // Increment the version first, so that a reader notices changes that are made to the page
+        // later, in another frame.
         self.lent.raise();
         self.owner.store(NO_PAGE, Ordering::Release);
         self.is_touched.store(false, Ordering::Relaxed);
@@ -117,22 +116,22 @@ impl PageFrame {
         self.pins.load(Ordering::Acquire) & !CLOSED > 0
     }
 
-    /// Prevents further pins. Returns `false`, without any effect, if the frame is pinned. The
-    /// caller must hold the buffer's mutex until it calls [`PageFrame::reopen`].
+    /// Prevents further pins. If the frame is pinned already, changes nothing and returns `false`.
+    /// The caller must hold the buffer's mutex until it calls [`PageFrame::reopen`].
     pub(super) fn close(&self) -> bool {
         self.pins
             .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Allows pins again after a call of [`PageFrame::close`].
+    /// Allows pins again after [`PageFrame::close`].
     pub(super) fn reopen(&self) {
         let before = self.pins.swap(0, Ordering::AcqRel);
         assert!(before == CLOSED, "no pin is added to a closed frame (PB2)");
     }
 }
 
-/// The threads that are waiting for a frame that is not pinned.
+/// The threads that are waiting for an unpinned frame.
 #[derive(Debug, Default)]
 pub(super) struct FrameWaiters {
     count: AtomicUsize,
@@ -151,7 +150,7 @@ impl FrameWaiters {
         assert!(before > 0, "who waits is counted");
     }
 
-    /// Wakes all waiting threads. If no thread waits, this costs only a load.
+    /// Wakes all waiting threads. Without waiting threads, the cost is a single load.
     pub(super) fn notify(&self) {
         if self.count.load(Ordering::SeqCst) > 0 {
             self.wake.notify_all();
@@ -174,11 +173,11 @@ impl<'b> FramePin<'b> {
         FramePin { frame, waiters }
     }
 
-    /// Pins the frame of a page. Returns `None` if the frame has another page or is being evicted.
-    /// The caller need not hold a lock or a pin.
+    /// Pins a page's frame. Returns `None` if the frame holds another page or is being evicted. The
+    /// caller needs neither a lock nor a pin.
     ///
     /// The page number is checked after the pin has been added. A page is evicted only while its
-    /// frame is closed, so the page number can no longer change at that point.
+    /// frame is closed, so once the pin exists, the page number can no longer change.
     pub(super) fn optimistic(
         frame: &'b PageFrame,
         page: u64,
@@ -205,16 +204,16 @@ impl Drop for FramePin<'_> {
     }
 }
 
-/// Read access to a page, which is pinned and latched shared.
+/// Read access to a page, which stays pinned and latched in shared mode.
 pub struct PageReadGuard<'b> {
     // Rust drops fields in this order, so the latch is released before the pin.
     pub(super) page: RwLockReadGuard<'b, FramePage>,
-    /// Keeps the page pinned. The field is read only if a reader releases the latch before the pin.
+    /// Keeps the page pinned. Only readers that release the latch before the pin read this field.
     #[cfg_attr(not(feature = "couplings"), expect(dead_code))]
     pub(super) pin: FramePin<'b>,
 }
 
-/// Write access to a page, which is pinned and latched exclusively.
+/// Write access to a page, which stays pinned and latched exclusively.
 pub struct PageWriteGuard<'b> {
     page: RwLockWriteGuard<'b, FramePage>,
     pin: FramePin<'b>,
@@ -235,9 +234,9 @@ impl<'b> PageReadGuard<'b> {
 impl<'b> PageWriteGuard<'b> {
     pub(super) fn new(page: RwLockWriteGuard<'b, FramePage>, pin: FramePin<'b>) -> PageWriteGuard<'b> {
         debug_assert!(pin.frame.is_pinned(), "what is latched is pinned");
-        // Increment the version under the latch, before any change. Another thread may latch a page
-        // that was changed together with this one. If it sees that change, it also sees the new
-        // version of this page.
+        // Increment the version under the latch, before any change. Suppose that a thread changes
+        // this page and another one together. A reader that latches the other page and sees its
+        // change must also see the new version of this page.
         pin.frame.lent.raise();
         PageWriteGuard { page, pin }
     }

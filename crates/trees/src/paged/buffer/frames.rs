@@ -1,4 +1,4 @@
-//! The table of a pool's frames. Frames are allocated in chunks on first use, and never move.
+//! A pool's frames. They are allocated in chunks on first use, and never move.
 
 use super::frame::PageFrame;
 use super::lending::FrameLoans;
@@ -29,7 +29,7 @@ impl FrameTable {
         self.len
     }
 
-    /// Returns the frame with a number, or `None` if its chunk has not been allocated.
+    /// Returns the frame with a given number, or `None` if its chunk has not been allocated.
     pub(super) fn get(&self, number: usize) -> Option<&PageFrame> {
         self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
     }

@@ -1,22 +1,21 @@
-//! Hints to the frames of pages. With a hint, a page in memory can be pinned without acquiring a
+//! Hints to the frames of pages. A hint lets a thread pin a page in memory without acquiring a
 //! mutex.
 //!
-//! Many pages share one hint, which refers to the frame of the page that was most recently pinned
-//! under the mutex. Because a hint may be out of date, the frame itself is checked. In the thesis,
-//! every pin locks the only table, so throughput falls with each additional thread (section 6.4).
-//! The thesis leaves a table without this lock to future work (section 8.5).
+//! Many pages share one hint, which refers to the frame of whichever of them was last pinned under
+//! the mutex. A hint may be out of date, so the frame itself is checked. In the thesis, every pin
+//! locks the only table, so throughput falls with each additional thread (section 6.4). A table
+//! without this lock is left to future work there (section 8.5).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of hints per frame, chosen so that few pages in memory share a hint.
+/// Number of hints per frame. There are enough that few pages in memory share a hint.
 const PLACES: usize = 4;
-/// The frame number that means that there is no frame.
+/// The frame number that stands for "no frame".
 const NONE: u32 = u32::MAX;
 const _: () = assert!(PLACES > 1, "most pages in memory have a place of their own");
 
-/// A hint that is stored with a reference to a page: the frame in which the page was most recently
-/// found.
+/// A hint that is stored with a reference to a page: the frame that most recently held the page.
 #[derive(Debug)]
 pub struct FrameHint(AtomicU32);
 
@@ -60,8 +59,8 @@ impl FrameHintTable {
     /// Maximum memory of the table in bytes per frame.
     pub(super) const FRAME_BYTES: usize = 2 * PLACES * size_of::<FrameHint>();
 
-    /// Creates a table for a number of frames. For 0 frames the table has no hints, so that every
-    /// pin acquires the mutex.
+    /// Creates a table for a number of frames. With 0 frames the table has no hints, so every pin
+    /// acquires the mutex.
     pub(super) fn new(frames: usize) -> FrameHintTable {
         assert!(frames < NONE as usize, "frames are numbered");
         let count = match frames {

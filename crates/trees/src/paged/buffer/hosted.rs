@@ -1,11 +1,9 @@
-//! Hosted pages. Another store, the host, makes their checkpoints durable together with its own
-//! state.
+//! Hosted pages: their checkpoints are made durable by another store, the host, with its own state.
 //!
-//! For a checkpoint, changes of the pages stop for a short time. During this time the pages are
-//! written and synced, and a root is returned to the host. The host makes the root durable later,
-//! or never. The pages are not informed of this before the next checkpoint, so the images of every
-//! checkpoint that may be the durable one are kept. To open the pages, the host must pass the root
-//! that it has stored.
+//! A checkpoint briefly stops changes while it writes and syncs the pages and returns a root to the
+//! host. The host makes the root durable later, or never. The pages do not find out which before
+//! the next checkpoint, so they keep the images of every checkpoint whose root may be the durable
+//! one. To open the pages, the host passes the root that it has stored.
 //!
 //! ```text
 //!   stand            dirty pages are written, their old images first     NAME, NAME.0 or NAME.1
@@ -29,12 +27,12 @@ use alluvium_storage::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Whether a crash would restore the root that was returned most recently.
+/// Whether the root that was returned most recently would survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastRoot {
     /// The most recent root is durable.
     Durable,
-    /// The most recent root may never become durable.
+    /// It is unknown whether the most recent root is, or ever will be, durable.
     Unknown,
 }
 
@@ -49,16 +47,15 @@ pub(super) fn journals(name: &str) -> [String; 2] {
     [format!("{name}.0"), format!("{name}.1")]
 }
 
-/// Returns how many bytes of the memory budget are for the pages themselves; the rest is for the
-/// overhead of their frames. The minimum number of pages is always available, so that existing data
-/// can be read.
+/// Returns how much of the memory budget is for the pages themselves; the rest is frame overhead.
+/// The minimum number of pages is always available, so that existing data can be read.
 fn memory_of_pages(options: &PoolOptions) -> usize {
     let pages = options.memory_bytes / (options.page_bytes + FRAME_BYTES);
     pages.max(LEAST_HOSTED) * options.page_bytes
 }
 
-/// Returns the superblock that the file itself has as long as no page of the checkpoint has been
-/// overwritten. Its owner data contains the oldest checkpoint to which the file can be rolled back.
+/// Returns the superblock that the file keeps until a page of the checkpoint is overwritten. Its
+/// owner data contains the oldest checkpoint to which the file can be rolled back.
 pub(super) fn own(superblock: &PageFileSuperblock, oldest: u64) -> PageFileSuperblock {
     let meta = HostedMeta {
         oldest,
@@ -70,8 +67,8 @@ pub(super) fn own(superblock: &PageFileSuperblock, oldest: u64) -> PageFileSuper
     }
 }
 
-/// Checks that a file can be rolled back to the checkpoint to which the host refers. Returns the
-/// reason if it cannot.
+/// Checks that a file can be rolled back to the checkpoint of the host's root. Returns the reason
+/// if it cannot.
 fn reaches(found: &PageFileSuperblock, root: &PageFileSuperblock) -> std::result::Result<(), String> {
     let oldest = HostedMeta::decode(&found.meta).map(|meta| meta.oldest);
     let holds = oldest.is_some_and(|oldest| (oldest..=found.epoch).contains(&root.epoch));
@@ -89,7 +86,7 @@ impl PagePool {
     /// removed.
     ///
     /// # Errors
-    /// An error if options do not fit together; I/O errors.
+    /// An error if options contradict each other; I/O errors.
     pub fn create_hosted(
         directory: &dyn Directory,
         name: &str,
@@ -118,8 +115,8 @@ impl PagePool {
         Ok(pool)
     }
 
-    /// Writes all pages and returns their root, which includes `meta`. The caller must prevent all
-    /// changes of pages during the call. `last` is the state of the previous root.
+    /// Writes all pages and returns their root, which includes `meta`. The caller must prevent page
+    /// changes during the call. `last` is the state of the previous root.
     ///
     /// # Errors
     /// I/O errors. After any error except a full disk, the pool refuses changes.
@@ -127,7 +124,7 @@ impl PagePool {
         let alone = self.write_all()?;
         let epoch = self.epoch.load(Ordering::Acquire) + 1;
         let superblock = self.superblock(epoch, meta);
-        // From here on, a new call of `hold` is for this root or for a later one (PB8).
+        // A call of `hold` after this point retains this root or a later one (PB8).
         let is_durable = last == LastRoot::Durable && !self.journal.is_held();
         let oldest = self.journal.oldest(is_durable);
         assert!(oldest < epoch, "an earlier root can be gone back to (PB8)");
@@ -138,8 +135,8 @@ impl PagePool {
                     .start_checkpoint(epoch, superblock.high_water, is_durable)
             });
         if let Err(error) = stood {
-            // The superblock may or may not have been written, but its content is correct in both
-            // cases.
+            // The superblock may or may not have been written, but the one in the file is correct
+            // in either case.
             self.fail(&error);
             return Err(error);
         }
@@ -150,10 +147,9 @@ impl PagePool {
         Ok(superblock.encode_short())
     }
 
-    /// Stores in the file that pages of the last checkpoint may be overwritten. If an image is
-    /// missing when the file is opened, this causes all pages to be checked. The superblock is
-    /// written to the other of the two places, so that the superblock of the checkpoint stays
-    /// intact.
+    /// Records in the file that pages of the last checkpoint may be overwritten. If an image is
+    /// missing when the file is opened, this makes all pages be checked. The superblock is written
+    /// to the other of the two locations, so that the checkpoint's own superblock stays intact.
     pub(super) fn note_overwrites(&self, state: &mut JournalState) -> Result<()> {
         let Some(superblock) = &mut state.still else {
             return Ok(());
@@ -179,11 +175,11 @@ impl PagePool {
     }
 
     /// Opens hosted pages in the state of `root`. Returns the pool, and the owner's data in the
-    /// root. The file's page size is used instead of `page_bytes` in the options.
+    /// root. The file's page size overrides `page_bytes` in the options.
     ///
     /// # Errors
-    /// An error if there is no such file, if it is damaged, or if it cannot be rolled back to the
-    /// root; I/O errors.
+    /// An error if the file does not exist, is damaged, or cannot be rolled back to the root; I/O
+    /// errors.
     pub fn open_hosted(
         directory: &dyn Directory,
         name: &str,
@@ -243,8 +239,8 @@ impl PagePool {
         Ok((pool, root.meta))
     }
 
-    /// Ensures that no file needs to grow when `pages` pages are allocated and every page in memory
-    /// is overwritten.
+    /// Reserves enough space that no file has to grow when `pages` pages are allocated and every
+    /// page in memory is overwritten.
     ///
     /// # Errors
     /// An error if the disk is full. Nothing has changed in this case.
@@ -252,14 +248,13 @@ impl PagePool {
         self.reserve_for(pages, 0)
     }
 
-    /// Like [`PagePool::reserve_all`], but also ensures that `images` more pages can be
-    /// overwritten.
+    /// Like [`PagePool::reserve_all`], but also reserves the space to overwrite `images` more
+    /// pages.
     ///
     /// # Errors
     /// The errors of [`PagePool::reserve_all`].
     pub fn reserve_for(&self, pages: u64, images: u64) -> Result<()> {
-        // Reserve space for the journal first, so that pages do not use the space that the journal
-        // needs.
+        // Reserve the journal's space first, so that the pages cannot use it up.
         self.writable()?;
         self.journal.reserve(images + 2 * self.frames.len() as u64)?;
         self.reserve(pages)

@@ -1,10 +1,10 @@
-//! The journal of old images. It contains the content that pages had at a checkpoint and that has
-//! since been overwritten (PB6).
+//! The journal of old images: the contents that pages had at a checkpoint and that have since been
+//! overwritten (PB6).
 //!
-//! A pool that is not hosted has one file of records. A hosted pool has two files, which it uses
-//! alternately, because it is not informed at once whether a root has become durable. A record
-//! contains the epoch of the checkpoint to which its image belongs. A rollback to a checkpoint
-//! restores each page from its oldest image that belongs to that checkpoint or to a later one.
+//! A pool that is not hosted has one file of records. A hosted pool alternates between two files,
+//! because it does not find out at once whether a root has become durable. A record contains the
+//! epoch of the checkpoint to which its image belongs. A rollback to a checkpoint restores each
+//! page from its oldest image that belongs to that checkpoint or to a later one.
 
 use super::format::{PageFileSuperblock, RECORD_HEADER, names_of, open_record, seal_record};
 use super::pool::PagePool;
@@ -16,22 +16,22 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Number of records that are read at once when a file is opened.
+/// Number of records per read when a file is opened.
 const READ_TOGETHER: u64 = 16;
-/// Minimum number of records by which the file of the journal grows.
+/// Minimum number of records by which a journal file grows.
 const LEAST_GROWTH: u64 = 64;
 const _: () = assert!(LEAST_GROWTH >= READ_TOGETHER, "a read lies in the file");
 
 /// The journal of a page file.
 #[derive(Debug)]
 pub(super) struct PageJournal {
-    /// Either one file, or two files that are used alternately.
+    /// Either one file, or two files that are used in turn.
     files: Vec<Arc<dyn Device>>,
     page_bytes: usize,
     state: Mutex<JournalState>,
 }
 
-/// The set of images that were written after one checkpoint and before the next.
+/// The images that were written after one checkpoint and before the next.
 #[derive(Debug, Default)]
 struct CheckpointImages {
     /// The epoch of the checkpoint.
@@ -53,9 +53,9 @@ pub(super) struct JournalState {
     records: u64,
     /// Number of images written since the pool was created or opened.
     images: u64,
-    /// Number of holds. Each copy has one, and as long as there is any, no image is dropped.
+    /// Number of holds, one for each copy in progress. No image is dropped while there is a hold.
     holds: u32,
-    /// The own superblock of a hosted file, as the last checkpoint wrote it. It is removed when the
+    /// A hosted file's own superblock, as the last checkpoint wrote it. It is removed when the
     /// first page is overwritten.
     pub(super) still: Option<PageFileSuperblock>,
 }
@@ -67,7 +67,7 @@ impl JournalState {
     }
 }
 
-/// A record that was read from a file of the journal.
+/// A record that was read from a journal file.
 #[derive(Clone, Copy, Debug)]
 struct JournalRecord {
     epoch: u64,
@@ -83,7 +83,7 @@ enum RecordRead {
     Genuine(JournalRecord),
     /// A record whose checksum is wrong, with the page number in it.
     Damaged(JournalRecord),
-    /// There is no record of this store at this index.
+    /// The index holds no record of this store.
     Nothing(u64),
 }
 
@@ -92,21 +92,21 @@ enum RecordRead {
 pub(super) struct RolledBack {
     /// For each page that was restored, the epoch of its image's checkpoint.
     pub(super) images: BTreeMap<u64, u64>,
-    /// For each page number in a damaged record, the record's file and offset.
+    /// For each page number found in a damaged record, the record's file and offset.
     suspects: BTreeMap<u64, (usize, u64)>,
-    /// The first file and offset at which there is no valid record although further records follow.
+    /// The first file and offset without a valid record although further records follow.
     gap: Option<(usize, u64)>,
 }
 
 impl RolledBack {
-    /// Returns the approximate location of the damaged image of a page, as file index and offset.
+    /// Returns the approximate location of a page's damaged image, as file index and offset.
     pub(super) fn place_of(&self, page: u64) -> Option<(usize, u64)> {
         self.suspects.get(&page).copied().or(self.gap)
     }
 }
 
 impl PageJournal {
-    /// Creates a journal without records, for a checkpoint of `checkpointed` pages.
+    /// Creates an empty journal for a checkpoint of `checkpointed` pages.
     pub(super) fn new(
         files: Vec<Arc<dyn Device>>,
         page_bytes: usize,
@@ -133,8 +133,8 @@ impl PageJournal {
         }
     }
 
-    /// Sets the own superblock of a hosted file, which the journal keeps until a page of that
-    /// checkpoint is overwritten.
+    /// Sets a hosted file's own superblock, which the journal keeps until a page of that checkpoint
+    /// is overwritten.
     pub(super) fn begin_still(&self, superblock: PageFileSuperblock) {
         let mut state = self.state.lock();
         assert!(state.last().kept.is_empty(), "no page was written over (PB6)");
@@ -195,8 +195,8 @@ impl PageJournal {
         Ok(())
     }
 
-    /// Returns the epoch of the oldest checkpoint to which the pages can be rolled back after
-    /// `start_checkpoint` has been called with the same `is_durable`.
+    /// Returns the epoch of the oldest checkpoint to which the pages could be rolled back after
+    /// calling `start_checkpoint` with the same `is_durable`.
     pub(super) fn oldest(&self, is_durable: bool) -> u64 {
         let state = self.state.lock();
         let mut epochs = state.spans.iter().map(|span| span.epoch);
@@ -208,9 +208,9 @@ impl PageJournal {
         oldest.expect("a journal begins behind a checkpoint (PB6)")
     }
 
-    /// Starts to collect images for a new checkpoint. If `is_durable` is set, the previous
-    /// checkpoint is durable. In this case the images of all checkpoints before the previous one
-    /// are dropped, and further images are written to the other file.
+    /// Starts collecting images for a new checkpoint. If `is_durable` is set, the previous
+    /// checkpoint is durable, so the images of all checkpoints before it are dropped, and further
+    /// images are written to the other file.
     ///
     /// # Errors
     /// I/O errors.
@@ -242,7 +242,7 @@ impl PageJournal {
         (RECORD_HEADER + self.page_bytes) as u64
     }
 
-    /// Ensures that `more` images can be written without growing the file.
+    /// Ensures that the file need not grow to write `more` images.
     ///
     /// # Errors
     /// An error if the disk is full. Nothing has changed in this case.
@@ -296,11 +296,11 @@ impl PageJournal {
         Ok(())
     }
 
-    /// Reads the records of a file and passes each of them to `tell`. Invalid records are also
-    /// passed, and do not end the reading. They are harmless: if a record was being written at a
-    /// crash, its page had not been overwritten yet; if a record is damaged, that is detected later
-    /// for its page. Records from earlier uses of the file belong to checkpoints to which no root
-    /// refers any more.
+    /// Reads a file's records and passes each of them to `tell`. Invalid records are passed too,
+    /// and do not end the reading. They do no harm. If a crash interrupted the writing of a record,
+    /// its page had not been overwritten yet. If a record is damaged, that is detected later for
+    /// its page. Records from earlier uses of the file belong to checkpoints that no root refers to
+    /// any more.
     fn read(
         &self,
         file: usize,
@@ -374,8 +374,8 @@ impl PageJournal {
                     ));
                 }
                 if found.epoch >= epoch {
-                    // A record follows the unreadable one, so the unreadable one was not the end of
-                    // the journal.
+                    // A record follows the unreadable one, which thus was not the end of the
+                    // journal.
                     rolled_back.gap = rolled_back.gap.or(unknown);
                 }
                 if found.epoch >= epoch && found.page < pages {
@@ -401,8 +401,8 @@ impl PageJournal {
         Ok(rolled_back)
     }
 
-    /// Returns an error unless every page was restored that this process has overwritten since a
-    /// checkpoint. This is for copies of pages that are in use.
+    /// Returns an error unless the rollback restored every page that this process has overwritten
+    /// since a checkpoint. This check is for copies of pages that are in use.
     pub(super) fn require_all(&self, rolled_back: &RolledBack, epoch: u64, pages: u64) -> Result<()> {
         let state = self.state.lock();
         let mut first: BTreeMap<u64, u64> = BTreeMap::new();
@@ -423,7 +423,7 @@ impl PageJournal {
         }
     }
 
-    /// Removes all records, which must not be needed any more. The file with the newest record is
+    /// Removes all records, which must no longer be needed. The file with the newest record is
     /// emptied first, so that the journal is still valid if a crash occurs before the other file is
     /// emptied.
     pub(super) fn empty(&self, identity: u128) -> Result<()> {
@@ -452,8 +452,8 @@ impl PageJournal {
 }
 
 impl PagePool {
-    /// Writes the images of pages that are about to be overwritten to the journal, unless it
-    /// already has them (PB6).
+    /// Writes the images of pages that are about to be overwritten to the journal, unless they are
+    /// already there (PB6).
     pub(super) fn keep_images(&self, pages: &[u64]) -> Result<()> {
         let mut state = self.journal.state.lock();
         let last = state.last();

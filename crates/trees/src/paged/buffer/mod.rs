@@ -1,44 +1,43 @@
-//! A buffer of pages in memory, which are pinned and latched while they are used. The pages may
-//! belong to a file or exist only in memory.
+//! A buffer that holds pages in memory. A page is pinned and latched while it is used. The pages
+//! may belong to a file or exist only in memory.
 //!
 //! *Scope*: which page is in which frame, who uses it, and which page is evicted next; where pages
-//! are in the file; how a checkpoint of all pages survives later overwrites.
+//! are stored in the file; how a checkpoint of all pages survives later overwrites.
 //!
-//! *Must not depend on*: the content of pages (`node`), which of them form a tree.
+//! *Must not depend on*: page contents (`node`), which pages form a tree.
 //!
-//! Pages are updated in place. A crash must not lose the last checkpoint. Before a page is
-//! overwritten for the first time after a checkpoint, its old image is therefore written to a
-//! journal and synced. Opening a file writes these images back, which restores the checkpoint, in
-//! which no page is torn. The owner of the pages then replays later changes from its own log. There
-//! are three reasons for a journal of old images instead of a log of changes. First, the store that
-//! uses the pages already logs its commits, so a second log would double the number of bytes
-//! written. Second, pages may be evicted at any time, so the amount of data changed between two
-//! checkpoints may exceed memory. Third, a page that is new since the checkpoint needs no image,
-//! and during a load most pages are new.
+//! Pages are updated in place, but a crash must not lose the last checkpoint. Therefore, before a
+//! page is overwritten for the first time after a checkpoint, its old image is written to a journal
+//! and synced. Opening a file writes these images back, which restores the checkpoint without torn
+//! pages. The owner of the pages then replays later changes from its own log. A journal of old
+//! images has three advantages over a log of changes. First, the store that uses the pages already
+//! logs its commits, so a second log would double the number of bytes written. Second, pages may be
+//! evicted at any time, so the data changed between two checkpoints may exceed memory. Third, a
+//! page that is new since the checkpoint needs no image, and during a load most pages are new.
 //!
 //! Invariants:
 //!
 //! - **PB1** A page is in at most one frame.
 //! - **PB2** A pinned page stays in its frame. A pin may be added under the mutex of the page's
-//!   shard. It may also be added without the mutex, unless the frame is closed. A frame is closed
-//!   while its page is being evicted.
+//!   shard or, unless the frame is closed, without the mutex. A frame is closed while its page is
+//!   being evicted.
 //! - **PB3** No thread holds the mutex of a shard during I/O.
 //! - **PB4** Before a dirty page is evicted, it is written to the device, so that it can be read
-//!   again. After it has written a page, the evicting thread checks the page again. A page that was
-//!   pinned or changed in the meantime is not evicted.
+//!   again. The evicting thread checks the page again after writing it, and does not evict it if it
+//!   has been pinned or changed in the meantime.
 //! - **PB5** A page is used only after its checksum, store identity, page number and content have
 //!   been checked.
 //! - **PB6** A page of the last checkpoint is overwritten only after its old image in the journal
 //!   has been synced.
 //! - **PB7** Every page is in exactly one of three states: in use, on exactly one free list, or
 //!   never used.
-//! - **PB8** A hosted file can be rolled back to every root that its store may refer to: to the
-//!   last root that is known to be durable, and to all later ones. While a copy is being made, this
-//!   set of roots only grows.
+//! - **PB8** A hosted file can be rolled back to every root that its store may refer to: the last
+//!   root known to be durable, and all later ones. While a copy is in progress, no root leaves this
+//!   set.
 //! - **PB9** After a failed write, changed pages stay in memory, so that readers can continue.
-//! - **PB10** A read without a latch uses a copy of the page in atomic words. The result is valid
-//!   only if the page's version is unchanged afterwards. The version is incremented before a page
-//!   changes or leaves its frame.
+//! - **PB10** A reader without a latch reads a copy of the page in atomic words. What it read is
+//!   valid only if the page's version is unchanged afterwards. The version is incremented before a
+//!   page changes or leaves its frame.
 
 mod arena;
 mod checkpoint;
@@ -79,21 +78,21 @@ pub use segments::FIRST_SEGMENT;
 
 use alluvium_storage::Result;
 
-/// A buffer of numbered pages, which are pinned and latched while they are used.
+/// A buffer of numbered pages. A page is pinned and latched while it is used.
 pub trait PageBuffer: LatchFreeAccess + Send + Sync + 'static {
-    /// Pins the page with a number and latches it for reading.
+    /// Pins a page and latches it for reading.
     ///
     /// # Errors
     /// I/O errors; an error if the page is damaged or if every frame is pinned.
     fn pin_shared(&self, page: u64) -> Result<PageReadGuard<'_>>;
 
-    /// Pins the page with a number and latches it for writing.
+    /// Pins a page and latches it for writing.
     ///
     /// # Errors
     /// The errors of [`PageBuffer::pin_shared`].
     fn pin_exclusive(&self, page: u64) -> Result<PageWriteGuard<'_>>;
 
-    /// Like [`PageBuffer::pin_shared`], with a hint to the frame in which the page may be.
+    /// Like [`PageBuffer::pin_shared`], but with a hint to the frame that may hold the page.
     ///
     /// # Errors
     /// The errors of [`PageBuffer::pin_shared`].
@@ -101,7 +100,7 @@ pub trait PageBuffer: LatchFreeAccess + Send + Sync + 'static {
         self.pin_shared(page)
     }
 
-    /// Like [`PageBuffer::pin_exclusive`], with a hint to the frame in which the page may be.
+    /// Like [`PageBuffer::pin_exclusive`], but with a hint to the frame that may hold the page.
     ///
     /// # Errors
     /// The errors of [`PageBuffer::pin_shared`].
@@ -109,14 +108,14 @@ pub trait PageBuffer: LatchFreeAccess + Send + Sync + 'static {
         self.pin_exclusive(page)
     }
 
-    /// Allocates a page that is filled with zeros, and returns it latched for writing.
+    /// Allocates a page filled with zeros, and returns it latched for writing.
     ///
     /// # Errors
     /// An error if the disk is full, in which case nothing has changed, or if every frame is
     /// pinned.
     fn allocate(&self) -> Result<PageWriteGuard<'_>>;
 
-    /// Frees a page. Nothing may refer to the page any more.
+    /// Frees a page, to which nothing may refer any more.
     fn free(&self, page: PageWriteGuard<'_>);
 
     /// Ensures that `pages` pages can be allocated without growing the file.
@@ -128,11 +127,10 @@ pub trait PageBuffer: LatchFreeAccess + Send + Sync + 'static {
     /// Returns the number of bytes of a page that are available to its owner.
     fn content_bytes(&self) -> usize;
 
-    /// Returns the number of frames, or `None` if the memory of the buffer is unlimited.
+    /// Returns the number of frames, or `None` if the buffer's memory is unlimited.
     fn frames(&self) -> Option<usize>;
 
-    /// Makes the buffer refuse all later changes. This must be called if a change has failed before
-    /// it was complete.
+    /// Makes the buffer refuse all later changes. This must be called if a change fails halfway.
     fn poison(&self, cause: &str);
 
     /// Returns an error if the buffer refuses changes.

@@ -1,5 +1,4 @@
-//! A page buffer over a file, which assigns a limited number of frames to pages (thesis, section
-//! 5.3).
+//! A page buffer over a file. It assigns a limited number of frames to pages (thesis, section 5.3).
 
 use super::format::{PAGE_HEADER, PageFault, check_page, write_free};
 use super::frame::{FramePage, FramePin, FrameWaiters, NO_PAGE, PageFrame, PageReadGuard, PageWriteGuard};
@@ -26,45 +25,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Minimum number of frames of a pool, which is the number of pages that a descent pins, including
-/// a page that is being split.
+/// Minimum number of frames of a pool: as many as a descent may pin, including a page that is being
+/// split.
 pub(super) const LEAST_FRAMES: usize = 8;
 /// Number of spare frames per shard, which are not part of the memory budget. After a failed write,
-/// changed pages must stay in their frames. The spare frames then allow the failed operation to
-/// finish and readers to continue.
+/// changed pages must stay in their frames. The spare frames then let the failed operation finish
+/// and readers continue.
 const SPARE_FRAMES: usize = 64;
-/// How long a thread waits for a frame before it tries again without having been woken.
+/// How long a thread waits for a frame before it tries again without being woken.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Offset of the first page in the file.
 pub(super) const FIRST_PAGE: u64 = 2 * super::format::SUPERBLOCK as u64;
 const _: () = assert!(FIRST_PAGE.is_multiple_of(BLOCK), "pages are read directly");
-/// The frame number that means that there is no frame.
+/// The frame number that stands for "no frame".
 pub(super) const NO_FRAME: u32 = u32::MAX;
-/// Overhead of a frame in bytes, in addition to the memory of its page. It includes the frame's
-/// share of the pool's tables.
+/// Overhead of a frame in bytes, beyond the memory of its page. It includes the frame's share of
+/// the pool's tables.
 pub(in crate::paged) const FRAME_BYTES: usize =
     size_of::<PageFrame>() + FrameHintTable::FRAME_BYTES + ShardState::FRAME_BYTES;
 
-/// A function that checks whether the content of a page is valid for the owner of the pages. It
-/// returns the reason if the content is not valid.
+/// A function that checks whether a page's content is valid for the pages' owner, and returns the
+/// reason if it is not.
 pub type PageValidator = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sync;
 
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
     /// Size of a page in bytes, which must be a power of two from 512 to 65536.
     pub page_bytes: usize,
-    /// Memory for pages in bytes. In addition, each page in memory needs about 200 bytes for its
-    /// frame.
+    /// Memory for pages in bytes. Each page in memory needs about 200 bytes more for its frame.
     pub memory_bytes: usize,
     pub policy: QueuePolicy,
-    /// Maximum time for which a thread waits for a frame while all frames are pinned.
+    /// How long a thread waits for a frame at most while all frames are pinned.
     pub longest_wait: Duration,
-    /// How a page in memory is pinned.
+    /// How threads pin a page that is in memory.
     #[cfg(feature = "couplings")]
     pub pins: PinPolicy,
-    /// Number of shards. The frames, the table and the queues are divided among the shards, and
-    /// each shard has its own mutex. The number of a page determines its shard, so each shard must
-    /// have enough frames.
+    /// Number of shards. Each shard has its own mutex, and its part of the frames, the table and
+    /// the queues. A page's number determines its shard, so each shard must have enough frames.
     pub shards: usize,
 }
 
@@ -82,10 +79,10 @@ impl Default for PoolOptions {
     }
 }
 
-/// Counters of a pool, which start at zero when it is opened, and its present sizes.
+/// Counters of a pool, which start at zero when it is opened, and its current sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStatistics {
-    /// Number of times that a page was pinned that was already in memory.
+    /// Number of pins that found the page in memory.
     pub hits: u64,
     /// Number of pages read from the device.
     pub reads: u64,
@@ -98,20 +95,20 @@ pub struct PoolStatistics {
     pub free: u64,
 }
 
-/// A buffer for the pages of a file. The most recently used pages are in memory, within a memory
-/// budget.
+/// A buffer for the pages of a file. It keeps the most recently used pages in memory, within a
+/// memory budget.
 ///
-/// Pinning a page that is in memory needs no mutex: a hint gives the frame, which is checked after
-/// it has been pinned. The queues are updated later, when the page is considered for eviction. No
-/// thread does I/O while it holds a mutex (PB3). If all frames are pinned, a thread that needs one
-/// waits for a bounded time and then returns an error.
+/// Pinning a page in memory needs no mutex: a hint gives the frame, which is checked after it has
+/// been pinned. The queues are updated later, when the page is considered for eviction. No thread
+/// does I/O while it holds a mutex (PB3). If all frames are pinned, a thread that needs one waits
+/// for a bounded time and then returns an error.
 pub struct PagePool {
     pub(super) device: Arc<dyn Device>,
     pub(super) journal: PageJournal,
     pub(super) identity: u128,
     pub(super) options: PoolOptions,
-    /// The frames of all shards, in the order of the shards. In each shard, the ordinary frames are
-    /// followed by the spare ones.
+    /// The frames of all shards, in shard order. Each shard has ordinary frames first and spare
+    /// ones after them.
     pub(super) frames: FrameTable,
     pub(super) memory: PageMemory,
     /// Number of frames per shard that are part of the memory budget.
@@ -125,8 +122,8 @@ pub struct PagePool {
     pub(super) free_before: Mutex<BTreeSet<u64>>,
     /// The epoch of the last checkpoint.
     pub(super) epoch: AtomicU64,
-    /// Threads that write pages hold this lock shared. It is held exclusively while a checkpoint is
-    /// being made durable.
+    /// Threads that write pages hold this lock in shared mode. It is held exclusively while a
+    /// checkpoint is being made durable.
     pub(super) writing: RwLock<()>,
     validate: Arc<PageValidator>,
     poison: OnceLock<String>,
@@ -154,7 +151,7 @@ pub(in crate::paged) fn check_page_bytes(page_bytes: usize) -> Result<()> {
 }
 
 impl PagePool {
-    /// Creates the pool over an open file. Creating and opening a file both use this.
+    /// Creates a pool over an open file, which was either just created or already existed.
     pub(super) fn over(
         device: Arc<dyn Device>,
         journal: PageJournal,
@@ -221,13 +218,13 @@ impl PagePool {
         }
     }
 
-    /// Returns how often a page in memory was pinned under a mutex.
+    /// Returns how often a mutex was needed to pin a page that was in memory.
     #[cfg(all(test, feature = "couplings"))]
     pub(in crate::paged) fn locked_pins(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().hits).sum()
     }
 
-    /// Returns the memory in bytes of the pages in memory and of their frames. It grows with the
+    /// Returns the memory in bytes that the pages in memory and their frames use. It grows with the
     /// number of pages in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
@@ -248,7 +245,7 @@ impl PagePool {
         self.segments.lock().free_pages()
     }
 
-    /// Returns the identity of the store to which the pages belong.
+    /// Returns the identity of the store that the pages belong to.
     #[must_use]
     pub fn identity(&self) -> u128 {
         self.identity
@@ -272,8 +269,8 @@ impl PagePool {
         &self.shards[frame / (self.counted + SPARE_FRAMES)]
     }
 
-    /// Pins the frame of a page without the mutex. If this returns `None`, the caller must search
-    /// for the page under the mutex.
+    /// Pins a page's frame without the mutex. If this returns `None`, the caller must search for
+    /// the page under the mutex.
     fn find_quickly(&self, page: u64, way: Option<&FrameHint>) -> Option<FramePin<'_>> {
         let number = way.and_then(FrameHint::get).or_else(|| self.hints.of(page))?;
         let frame = self.frames.get(number)?;
@@ -283,7 +280,7 @@ impl PagePool {
         Some(pin)
     }
 
-    /// Stores hints to the frame that contains a page.
+    /// Updates the hints to the frame that contains a page.
     fn note(&self, page: u64, frame: usize, way: Option<&FrameHint>) {
         self.hints.set(page, frame);
         if let Some(way) = way {
@@ -291,8 +288,8 @@ impl PagePool {
         }
     }
 
-    /// Pins the frame that contains a page. If the page is not in memory, pins an empty frame for
-    /// it, and latches that frame.
+    /// Pins the frame that contains a page. If the page is not in memory, pins and latches an empty
+    /// frame for it.
     fn find(&self, page: u64, way: Option<&FrameHint>) -> Result<PinnedFrame<'_>> {
         if let Some(pin) = self.find_quickly(page, way) {
             return Ok(PinnedFrame::There(pin));
@@ -319,7 +316,7 @@ impl PagePool {
                 let latched = frame.latch.try_write();
                 let latched = latched.expect("a frame without a pin is not latched (PB2)");
                 let mut empty = PageWriteGuard::new(latched, pin);
-                // From now on, threads that do not hold the mutex wait for the latch, too.
+                // From now on, threads that do not hold the mutex also wait for the latch.
                 frame.owner.store(page, Ordering::Release);
                 self.note(page, number, way);
                 let buffer = &mut empty.page_mut().buffer;
@@ -336,17 +333,16 @@ impl PagePool {
         }
     }
 
-    /// Pins a page, and reads it if it is not in memory. If another thread has read it in the
-    /// meantime, that read may have failed, so the caller must compare the page number in the
-    /// frame.
+    /// Pins a page, and reads it if it is not in memory. If another thread was reading it, that
+    /// read may have failed, so the caller must check the page number in the frame.
     fn fetch(&self, page: u64, way: Option<&FrameHint>) -> Result<PinnedFrame<'_>> {
         let found = self.find(page, way)?;
         let PinnedFrame::Empty(mut empty) = found else {
             return Ok(found);
         };
         let read = match self.read(page, empty.page_mut()) {
-            // A failed read has changed nothing, so it is tried a second time. This matters because
-            // messages may be on their way to the page.
+            // A failed read has changed nothing, so try once more. The second attempt matters
+            // because messages may be moving to the page, which would be lost.
             Err(Error::Device(_)) => self.read(page, empty.page_mut()),
             read => read,
         };
@@ -358,8 +354,8 @@ impl PagePool {
         Ok(PinnedFrame::Empty(empty))
     }
 
-    /// Removes the page from a frame and makes the frame available. If the read of the page has
-    /// failed, other threads may have pinned the frame; they check the page number once they hold
+    /// Removes the page from a frame and makes the frame available. If the page could not be read,
+    /// other threads may still have the frame pinned, but they check the page number once they hold
     /// the latch.
     pub(super) fn detach(&self, state: &mut ShardState, frame: usize) {
         self.frames[frame].leave(&self.loans);
@@ -367,7 +363,7 @@ impl PagePool {
         assert!(state.page_of(frame) == NO_PAGE, "the frame has no page (PB1)");
     }
 
-    /// Removes a page whose read has failed from the table.
+    /// After a failed read, removes the page from the table.
     fn forget(&self, page: u64) {
         let mut state = self.shard_of(page).lock();
         let frame = state.frame_of(page);
@@ -439,8 +435,8 @@ impl PagePool {
         Ok(())
     }
 
-    /// Grows the file to the end of a segment. If the disk has too little space for that, grows it
-    /// only by `wanted` pages.
+    /// Grows the file to the end of a segment. If the disk has too little space for that, grows the
+    /// file by only `wanted` pages.
     fn grow(&self, segments: &mut FileSegments, wanted: u64) -> Result<()> {
         let is_cut = segments.backed() < segments.pages();
         let end = match is_cut {
@@ -463,8 +459,8 @@ impl PagePool {
         Ok(())
     }
 
-    /// Pins and latches a frame for a page that is being allocated, and clears the page. This is an
-    /// empty frame, or the frame that still contains the page.
+    /// Pins and latches a frame for a page that is being allocated, and clears the page. The frame
+    /// is empty or still holds the page's old content.
     fn claim(&self, number: u64) -> Result<PageWriteGuard<'_>> {
         let mut page = match self.find(number, None)? {
             PinnedFrame::Empty(empty) => empty,
@@ -487,13 +483,13 @@ impl PagePool {
         self.claim(page)
     }
 
-    /// Frees pages to which nothing refers. The next checkpoint adds them to the free lists.
+    /// Frees pages that nothing refers to. The next checkpoint adds them to the free lists.
     pub(in crate::paged) fn give_up(&self, pages: Vec<u64>) {
         let mut segments = self.segments.lock();
         pages.into_iter().for_each(|page| segments.give_up(page));
     }
 
-    /// Adds pages to the free lists whose allocation failed after they had been given a number.
+    /// Adds pages to the free lists that were numbered but whose allocation then failed.
     pub(super) fn settle_returned(&self) -> Result<()> {
         loop {
             let Some(number) = self.segments.lock().take_returned() else {
@@ -560,8 +556,8 @@ impl PageBuffer for PagePool {
         let mut segments = self.segments.lock();
         let next = segments.give_back(page.number());
         assert!(next != Some(page.number()), "a page is given back once (PB7)");
-        // The latch is held until the page has the content of a free page, so that a thread that
-        // allocates the page waits. The rest of the page is zeros, whose space may be released to
+        // Hold the latch until the page has the content of a free page, so that a thread that
+        // allocates the page waits. The rest of the page is zeros, so its space may be released to
         // the file system.
         page.fill(0);
         write_free(&mut page, next);
@@ -591,8 +587,8 @@ impl PageBuffer for PagePool {
     }
 
     fn frames(&self) -> Option<usize> {
-        // Return the number of frames of one shard, because all pages that are pinned at the same
-        // time may belong to the same shard.
+        // Return the number of frames of a single shard, because all pages that are pinned at the
+        // same time may belong to the same shard.
         Some(self.counted)
     }
 

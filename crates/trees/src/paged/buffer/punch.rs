@@ -2,10 +2,10 @@
 //!
 //! A free page keeps its first block, which marks it as free and contains the number of the next
 //! page on the free list. The rest of the page is zeros, so punching a hole there does not change
-//! what is read. A rollback may restore the page to a state in which it was in use, and then needs
-//! its space. Holes are therefore punched only in pages that were also free in the last durable
-//! checkpoint. Before such a page is used again, its space is allocated, and a full disk is
-//! detected at that point.
+//! what is read. A rollback may return the page to a state in which it was in use, and would then
+//! need its space. Holes are therefore punched only in pages that were also free in the last
+//! durable checkpoint. Before such a page is used again, its space is allocated, so a full disk is
+//! noticed at that point.
 
 use super::format::read_free;
 use super::pool::PagePool;
@@ -13,11 +13,10 @@ use super::{PAGE_HEADER, PageBuffer};
 use alluvium_storage::Result;
 use std::collections::BTreeSet;
 
-/// The block size of a file system in bytes, which is the smallest amount of space that can be
-/// released.
+/// The block size of a file system in bytes: the smallest amount of space that can be released.
 const BLOCK: usize = 4096;
-/// Free pages that keep their space for the next writes: this number of pages, plus one in
-/// `KEPT_PART` of all pages.
+/// Number of free pages that keep their space for the next writes. One in `KEPT_PART` of all pages
+/// is added to it.
 const KEPT: usize = 512;
 const KEPT_PART: u64 = 16;
 const _: () = assert!(KEPT > 0 && KEPT_PART > 0, "what is written next has pages");
@@ -29,8 +28,8 @@ impl PagePool {
     }
 
     /// Releases the space of pages that are free now and were also free in the previous checkpoint,
-    /// provided that the previous checkpoint is durable. The pages that will be allocated first
-    /// keep their space. If this fails, the next checkpoint tries again.
+    /// if that checkpoint is durable. The pages that will be allocated first keep their space. If
+    /// this fails, the next checkpoint tries again.
     pub(in crate::paged) fn give_space_back(&self, is_durable: bool) {
         if !self.gives_space_back() {
             return;
@@ -59,8 +58,7 @@ impl PagePool {
         KEPT + (self.segments.lock().high_water() / KEPT_PART) as usize
     }
 
-    /// Returns the approximate number of bytes that two more checkpoints would release to the file
-    /// system.
+    /// Returns about how many bytes two more checkpoints would release to the file system.
     #[must_use]
     pub fn returnable_bytes(&self) -> u64 {
         if !self.gives_space_back() {
@@ -71,13 +69,12 @@ impl PagePool {
         (more * (self.options.page_bytes - BLOCK)) as u64
     }
 
-    /// Releases the space of a free page. Returns whether the caller may continue with the next
-    /// page.
+    /// Releases a free page's space. Returns whether the caller may continue with the next page.
     fn punch(&self, page: u64) -> Result<bool> {
         let content = self.pin_shared(page)?;
         let rest = content.get(BLOCK - PAGE_HEADER..).unwrap_or_default();
-        // A page that an earlier version of the software freed still has its old content, and keeps
-        // its space.
+        // Earlier versions of the software did not clear the pages that they freed. Such a page
+        // keeps its space.
         if read_free(&content).is_none() || rest.iter().any(|byte| *byte != 0) {
             return Ok(true);
         }

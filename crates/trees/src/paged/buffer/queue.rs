@@ -1,23 +1,21 @@
-//! The order of eviction, which is the simplified 2Q of the thesis (section 5.3, listings 5.1 and
-//! 5.2).
+//! The eviction order: the simplified 2Q of the thesis (section 5.3, listings 5.1 and 5.2).
 
-/// The frame number that means that there is no frame.
+/// The frame number that stands for "no frame".
 const NONE: u32 = u32::MAX;
 
-/// From which of the two queues the next victim is selected.
+/// Which of the two queues supplies the next victim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueuePolicy {
-    /// From the FIFO queue as long as it has an unpinned frame, as in the thesis. With this policy,
-    /// once all frames have been touched twice, each new page is evicted before it can be touched
-    /// again.
+    /// The FIFO queue as long as it has an unpinned frame, as in the thesis. With this policy, once
+    /// all frames have been touched twice, each new page is evicted before it can be touched again.
     #[default]
     Fifo,
-    /// From the FIFO queue as long as it has at least a quarter of all frames, and otherwise from
-    /// the LRU queue. The quarter is the parameter Kin of the full 2Q.
+    /// The FIFO queue as long as it has at least a quarter of all frames, and otherwise the LRU
+    /// queue. The quarter is the parameter Kin of the full 2Q.
     Quarter,
 }
 
-/// The queue in which a frame is.
+/// The queue that contains a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueueKind {
     Neither,
@@ -32,7 +30,7 @@ struct QueueNode {
     which: QueueKind,
 }
 
-/// The list node of a frame that is in neither queue.
+/// The list node of a frame in neither queue.
 const NEITHER: QueueNode = QueueNode {
     next: NONE,
     previous: NONE,
@@ -52,13 +50,13 @@ const EMPTY: FrameList = FrameList {
     len: 0,
 };
 
-/// Both queues, as linked lists of frame numbers. Except for the search for victims, every
-/// operation takes constant time.
+/// Both queues, as linked lists of frame numbers. Every operation takes constant time, except the
+/// search for victims.
 #[derive(Debug)]
 pub(super) struct EvictionQueues {
     /// A quarter of the number of frames, for [`QueuePolicy::Quarter`].
     quarter: usize,
-    /// The list nodes of all frames up to the highest one that was used.
+    /// The list nodes of all frames up to the highest one that was ever used.
     nodes: Vec<QueueNode>,
     fifo: FrameList,
     lru: FrameList,
@@ -69,8 +67,8 @@ impl EvictionQueues {
     /// Memory of the queues in bytes per frame.
     pub(super) const FRAME_BYTES: usize = size_of::<QueueNode>();
 
-    /// Creates empty queues. `frames` is the number of frames of which [`QueuePolicy::Quarter`]
-    /// takes a quarter.
+    /// Creates empty queues for `frames` frames. [`QueuePolicy::Quarter`] derives its quarter from
+    /// that number.
     pub(super) fn new(frames: usize, policy: QueuePolicy) -> EvictionQueues {
         assert!(frames < NONE as usize, "frames are numbered");
         EvictionQueues {
@@ -82,7 +80,7 @@ impl EvictionQueues {
         }
     }
 
-    /// Applies a reference to a frame. The first reference appends the frame to the FIFO queue, and
+    /// Records a reference to a frame. The first reference appends the frame to the FIFO queue, and
     /// each later one moves it to the end of the LRU queue.
     pub(super) fn touch(&mut self, frame: usize) {
         if frame >= self.nodes.len() {
@@ -98,7 +96,7 @@ impl EvictionQueues {
         }
     }
 
-    /// Removes a frame from the queue in which it is, if any.
+    /// Removes a frame from its queue, if it is in one.
     pub(super) fn remove(&mut self, frame: usize) {
         let Some(&node) = self.nodes.get(frame) else {
             return;
@@ -144,8 +142,7 @@ impl EvictionQueues {
         };
     }
 
-    /// Returns the first frames in the order of eviction for which `may` returns true, but no more
-    /// than `most`.
+    /// Returns up to `most` frames for which `may` returns true, in eviction order.
     pub(super) fn victims(&self, most: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
         let lists = match self.policy {
             QueuePolicy::Quarter if self.fifo.len < self.quarter => [self.lru, self.fifo],

@@ -1,5 +1,5 @@
-//! The allocation of pages in a file. The file consists of segments, each a quarter longer than the
-//! previous one, and each with its own free list (thesis, 5.2).
+//! Page allocation in a file. The file consists of segments, each a quarter longer than the one
+//! before, and each with its own free list (thesis, section 5.2).
 
 use super::format::PageFileSuperblock;
 use crate::paged::error::too_many_pages;
@@ -9,13 +9,13 @@ use std::ops::Range;
 
 /// Number of pages in the first segment of a file.
 pub const FIRST_SEGMENT: u64 = 64;
-/// Maximum number of segments of a file. If the first segment has 64 pages, this is enough for more
-/// than 10¹³ pages.
+/// Maximum number of segments of a file, enough for more than 10¹³ pages if the first segment has
+/// 64.
 pub(super) const MOST_SEGMENTS: usize = 120;
 const _: () = assert!(FIRST_SEGMENT >= 4, "a segment is longer than the one before");
 
 /// The segments of a file and its free pages. This type does no I/O: the page buffer grows the file
-/// to [`FileSegments::pages`] pages before these pages are used.
+/// to [`FileSegments::pages`] pages before it uses them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileSegments {
     first: u64,
@@ -29,8 +29,8 @@ pub(super) struct FileSegments {
     first_free: usize,
     /// Pages whose allocation failed after they had been given a number.
     returned: Vec<u64>,
-    /// Number of pages that fit into the file. If the disk was nearly full, this is less than the
-    /// number of pages of all segments.
+    /// Number of pages that fit into the file. If the disk was nearly full, the segments have more
+    /// pages than that.
     backed: u64,
     /// Free pages whose space may have been released to the file system.
     holes: BTreeSet<u64>,
@@ -52,9 +52,8 @@ impl FileSegments {
         }
     }
 
-    /// Creates the segments of a file from its superblock; `backed` is the number of pages that fit
-    /// into the file. The free lists are still empty. Returns `None` if the superblock does not
-    /// match the file.
+    /// Creates the segments of a file from its superblock. The file has space for `backed` pages.
+    /// The free lists are still empty. Returns `None` if the superblock does not match the file.
     pub(super) fn of(superblock: &PageFileSuperblock, backed: u64) -> Option<FileSegments> {
         if superblock.first_segment < 4 || superblock.first_segment > 1 << 32 {
             return None;
@@ -80,13 +79,12 @@ impl FileSegments {
     }
 
     /// Returns the number of pages that can be allocated before more space is needed. The count may
-    /// stop at `most`.
+    /// stop once it has reached `most`.
     pub(super) fn spare(&self, most: u64) -> u64 {
         assert!(self.high_water <= self.backed, "pages lie in the file");
         let free = match self.holes.is_empty() {
             true => self.free_count(),
-            // Count only the free pages that will be allocated before the first one that may have
-            // no space.
+            // Count free pages only up to the first, in allocation order, that may have no space.
             false => {
                 let ready = self.free_in_order().take_while(|page| !self.holes.contains(page));
                 ready.take(most as usize).count() as u64
@@ -118,7 +116,7 @@ impl FileSegments {
         self.free_count() as usize - self.holes.len()
     }
 
-    /// Marks free pages as pages whose space has been released, or may have been.
+    /// Marks free pages whose space has been released, or may have been.
     pub(super) fn note_holes(&mut self, pages: impl IntoIterator<Item = u64>) {
         for page in pages {
             assert!(page < self.high_water, "a free page was in use before");
@@ -136,8 +134,8 @@ impl FileSegments {
         self.free.iter().flat_map(|list| list.iter().rev().copied())
     }
 
-    /// Returns the first free pages to be allocated whose space may have been released, but no more
-    /// than `most`, as ranges of page numbers.
+    /// Returns up to `most` of the free pages whose space may have been released, as ranges of page
+    /// numbers. The pages that will be allocated first are chosen.
     pub(super) fn first_holes(&self, most: u64) -> Vec<Range<u64>> {
         let holes = self.free_in_order().filter(|page| self.holes.contains(page));
         let mut holes: Vec<u64> = holes.take(most as usize).collect();
@@ -147,15 +145,15 @@ impl FileSegments {
             .collect()
     }
 
-    /// Marks pages as pages that have space.
+    /// Marks pages as having space again.
     pub(super) fn fill_holes(&mut self, pages: Range<u64>) {
         pages.for_each(|page| {
             self.holes.remove(&page);
         });
     }
 
-    /// Returns the end of the next segment, as a page number. Segment i has ⌈first × 1.25^i⌉ pages.
-    /// Returns `None` if there can be no further segment.
+    /// Returns the page number at which the next segment ends. Segment i has ⌈first × 1.25^i⌉
+    /// pages. Returns `None` if there can be no further segment.
     pub(super) fn next_end(&self) -> Option<u64> {
         if self.ends.len() == MOST_SEGMENTS {
             return None;
@@ -164,7 +162,7 @@ impl FileSegments {
         self.pages().checked_add(len)
     }
 
-    /// Returns the end of the segments after the next one has been added, as a page number.
+    /// Returns the page number at which the segments end once the next one has been added.
     ///
     /// # Errors
     /// An error if the file already has its maximum size.
@@ -180,8 +178,8 @@ impl FileSegments {
         debug_assert!(self.backed < end, "the file grows next");
     }
 
-    /// Allocates a page, which is a free one or one that was never used. Returns `None` if the file
-    /// must grow first.
+    /// Allocates a free page or a page that was never used. Returns `None` if the file must grow
+    /// first.
     pub(super) fn take(&mut self) -> Option<u64> {
         if let Some(page) = self.returned.pop() {
             return Some(page);
@@ -204,8 +202,9 @@ impl FileSegments {
         })
     }
 
-    /// Notes a page that was allocated but for which no frame was available. The page is the next
-    /// to be allocated; before a checkpoint, [`FileSegments::take_returned`] returns it.
+    /// Takes back a page that was allocated but for which no frame was available. It will be the
+    /// next page to be allocated, unless [`FileSegments::take_returned`] removes it for a
+    /// checkpoint.
     pub(super) fn give_up(&mut self, page: u64) {
         assert!(page < self.high_water, "the page was taken");
         self.returned.push(page);
@@ -216,8 +215,7 @@ impl FileSegments {
         self.returned.pop()
     }
 
-    /// Adds a page to the free list of its segment. Returns the next page on that list, if there is
-    /// one.
+    /// Adds a page to its segment's free list. Returns the next page on that list, if there is one.
     pub(super) fn give_back(&mut self, page: u64) -> Option<u64> {
         let segment = self.segment_of(page);
         let next = self.free[segment].last().copied();
@@ -252,7 +250,7 @@ impl FileSegments {
         Ok(())
     }
 
-    /// Returns, for each segment, the first page and the length of its free list.
+    /// Returns the first page and the length of each segment's free list.
     pub(super) fn heads(&self) -> Vec<(Option<u64>, u64)> {
         let heads = self
             .free
@@ -360,7 +358,8 @@ mod tests {
         }
         assert_eq!(segments.spare(99), 5 + 4);
         segments.note_holes([9, 10, 11]);
-        // Pages 3 and 80 are allocated after pages 9 to 11, so they are not counted.
+        // Pages 3 and 80 are allocated after pages 9 to 11, which have no space, so they are not
+        // counted.
         assert!(segments.spare(99) == 4 && segments.is_hole(10) && !segments.is_hole(3));
         assert_eq!(segments.free_in_order().collect::<Vec<u64>>(), [11, 10, 9, 3, 80]);
         let two = segments.first_holes(2);

@@ -1,20 +1,19 @@
-//! A shard of the page buffer: the table and the queues for part of the pages, which one mutex
-//! protects.
+//! A shard of the page buffer: the table and the queues for some of the pages, under one mutex.
 //!
-//! The thesis has a single table under one mutex, and leaves a divided table to future work
-//! (section 8.5). A buffer with one shard corresponds to the thesis.
+//! The thesis has a single table under one mutex, and leaves partitioning it to future work
+//! (section 8.5). A buffer with one shard behaves as in the thesis.
 
 use super::frame::NO_PAGE;
 use super::pool::{NO_FRAME, PoolOptions};
 use super::queue::EvictionQueues;
 use std::ops::Range;
 
-/// The table and the queues of a shard. Frame numbers refer to all frames of the pool.
+/// The table and the queues of a shard. Frame numbers count the frames of the whole pool.
 #[derive(Debug)]
 pub(super) struct ShardState {
     /// The number of the shard's first frame.
     first: usize,
-    /// Number of shards. The shard of a page is its page number modulo this.
+    /// Number of shards. A page belongs to the shard whose number is the page number modulo this.
     shards: u64,
     /// For each page of the shard, the number of its frame.
     table: Vec<u32>,
@@ -24,12 +23,12 @@ pub(super) struct ShardState {
     pages: Vec<u64>,
     /// For each frame that was ever used, whether its page is being written.
     is_written: Vec<bool>,
-    /// Frames that have contained a page and are empty now. A frame that a failed read has left may
-    /// still be pinned.
+    /// Frames that once held a page and are now empty. After a failed read, such a frame may still
+    /// be pinned.
     free: Vec<u32>,
     /// Frames that have never been used, except for the spare ones.
     fresh: Range<u32>,
-    /// Number of frames that have been used so far. Only these frames have memory for a page.
+    /// Number of frames that have ever been used. Only these frames have memory for a page.
     used: usize,
     /// Frames that are used only once pages can no longer be written.
     spare: Vec<u32>,
@@ -38,12 +37,12 @@ pub(super) struct ShardState {
 }
 
 impl ShardState {
-    /// Maximum memory in bytes per frame for its page number, the page's entry in the table, its
+    /// Maximum memory of a frame in bytes for its page number, its page's entry in the table, its
     /// node in a queue, and its entry in the list of empty frames.
     pub(super) const FRAME_BYTES: usize =
         2 * size_of::<u64>() + EvictionQueues::FRAME_BYTES + 2 * size_of::<u32>();
 
-    /// Creates the state of a shard that has `counted` ordinary frames, followed by `spare` spare
+    /// Creates the state of a shard with `counted` ordinary frames, followed by `spare` spare
     /// frames.
     pub(super) fn new(shard: usize, counted: usize, spare: usize, options: &PoolOptions) -> ShardState {
         assert!(shard < options.shards && counted > 0, "shards are numbered");
@@ -92,7 +91,7 @@ impl ShardState {
             .is_some_and(|is_written| *is_written)
     }
 
-    /// Notes that the page of a frame begins or ceases to be written.
+    /// Records that the page of a frame starts or stops being written.
     pub(super) fn note_written(&mut self, frame: usize, begins: WritePhase) {
         let is_written = &mut self.is_written[frame - self.first];
         assert!(
@@ -102,20 +101,19 @@ impl ShardState {
         *is_written = begins == WritePhase::Begins;
     }
 
-    /// Applies a reference to a frame to the queues.
+    /// Records a reference to a frame in the queues.
     pub(super) fn touch(&mut self, frame: usize) {
         self.queues.touch(frame - self.first);
     }
 
-    /// Returns the first frames in the order of eviction for which `may` returns true, but no more
-    /// than `most`.
+    /// Returns up to `most` frames for which `may` returns true, in eviction order.
     pub(super) fn victims(&self, most: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut victims = self.queues.victims(most, |frame| may(frame + self.first));
         victims.iter_mut().for_each(|frame| *frame += self.first);
         victims
     }
 
-    /// Enters a page into the table as the page of an empty frame.
+    /// Enters a page into the table, in a frame that is empty.
     pub(super) fn install(&mut self, page: u64, frame: usize) {
         let at = (page / self.shards) as usize;
         if at >= self.table.len() {
@@ -127,7 +125,7 @@ impl ShardState {
         self.touch(frame);
     }
 
-    /// Removes the page of a frame from the table, and makes the frame available.
+    /// Removes a frame's page from the table, and makes the frame available.
     pub(super) fn detach(&mut self, frame: usize) {
         let page = std::mem::replace(&mut self.pages[frame - self.first], NO_PAGE);
         assert!(self.frame_of(page) == Some(frame), "a frame has one page (PB1)");
@@ -136,8 +134,8 @@ impl ShardState {
         self.free.push(frame as u32);
     }
 
-    /// Returns an empty frame for which `idle` returns true, and removes it from the empty ones.
-    /// Frames that have been used before are preferred. Returns `None` if there is no such frame.
+    /// Takes an empty frame for which `idle` returns true, preferably one that has been used
+    /// before. Returns `None` if there is no such frame.
     pub(super) fn take_free(&mut self, idle: impl Fn(usize) -> bool) -> Option<usize> {
         let again = self.free.iter().rposition(|frame| idle(*frame as usize));
         let frame = match again {
@@ -154,15 +152,15 @@ impl ShardState {
         Some(frame)
     }
 
-    /// Makes a spare frame available. Returns `false` if none is left.
+    /// Makes a spare frame available. Returns `false` if no spare frame is left.
     pub(super) fn add_spare(&mut self) -> bool {
         let spare = self.spare.pop();
         self.free.extend(spare);
         spare.is_some()
     }
 
-    /// Permanently removes empty frames, but no more than `most`. Returns those of them that have
-    /// been used, and the number of all frames removed.
+    /// Permanently removes up to `most` empty frames. Returns those of them that have been used,
+    /// and the number of all frames removed.
     #[cfg(feature = "couplings")]
     pub(super) fn give_up(&mut self, most: usize) -> (Vec<usize>, usize) {
         let fresh = most.min(self.fresh.len());
@@ -175,7 +173,7 @@ impl ShardState {
     }
 }
 
-/// Whether a page begins or ceases to be written.
+/// Whether a page starts or stops being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WritePhase {
     Begins,

@@ -1,5 +1,5 @@
 //! Memory for pages. A separately allocated buffer is aligned to [`BUFFER_ALIGNMENT`], which would
-//! waste memory for shorter pages. The memory for such pages is therefore cut from larger slabs.
+//! waste memory for shorter pages, so their memory is cut from larger slabs.
 
 use alluvium_device::{AlignedBuffer, BLOCK, BUFFER_ALIGNMENT};
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Size of a slab in bytes.
 const SLAB: usize = 4 * BUFFER_ALIGNMENT;
 
-/// An allocator of memory for pages of one size. It keeps returned memory for reuse.
+/// An allocator of memory for pages of one size. It reuses returned memory.
 #[derive(Debug)]
 pub(super) struct PageMemory {
     page_bytes: usize,

@@ -1,11 +1,11 @@
-//! Adaptive nodes: the space of each node is divided between pivots and messages in a way of its
-//! own (thesis, section 8.2).
+//! Adaptive nodes: each node divides its space between pivots and messages in its own way (thesis,
+//! section 8.2).
 //!
-//! A node that has a buffer stores n, the maximum number of its pivots; the rest of its page is for
-//! messages. The smallest n results from ε = ½. The largest n leaves space for half as many
-//! messages as the smallest one. The buffers of any two nodes therefore differ in size by at most a
-//! factor of two. Two consequences follow: a block of half a buffer fits into every buffer, and the
-//! counting argument for splits is true for each node with its own n.
+//! A node that has a buffer stores n, its maximum number of pivots; the rest of its page is for
+//! messages. The smallest n results from ε = ½, and the largest n leaves space for half as many
+//! messages as the smallest. The buffers of any two nodes therefore differ in size by at most a
+//! factor of two. This has two consequences: a block of half a buffer fits into every buffer, and
+//! the counting argument for splits holds for each node with its own n.
 
 use super::format::{
     HEADER, NodeArray, PageContentKind, child_at, kind, level, own_pivots, set_first_child, set_head,
@@ -14,24 +14,24 @@ use super::format::{
 use super::layout::{CHILD, NodeShape, TreeSizes};
 use alluvium_storage::Result;
 
-/// The minimum and maximum number of pivots for which a node may have space. Both are odd.
+/// The minimum and maximum number of pivots that a node may have space for. Both are odd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PivotBounds {
     pub least: usize,
     pub most: usize,
 }
 
-/// How the space of a tree's nodes is divided between pivots and messages.
+/// How a tree's nodes divide their space between pivots and messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EpsilonMode {
-    /// All nodes in the same way, according to the tree's ε.
+    /// All nodes use the tree's ε.
     #[default]
     Fixed,
-    /// Each node according to its own counts of lookups and messages.
+    /// Each node follows its own counts of lookups and messages.
     Adaptive,
 }
 
-/// The two arrays of a node that has a buffer: its pivots and its messages.
+/// The two arrays of a node with a buffer: its pivots and its messages.
 pub(super) type BufferedNodeArrays = (NodeArray, NodeArray);
 
 /// ε in hundredths for the smallest number of pivots. The second constant is the ε of new nodes.
@@ -40,7 +40,7 @@ const FIRST_EPSILON: u32 = 60;
 const _: () = assert!(LEAST_EPSILON <= FIRST_EPSILON, "nodes begin between the bounds");
 
 impl NodeShape {
-    /// Returns the number of messages that fit into a node with space for `n` pivots.
+    /// Returns how many messages fit into a node with space for `n` pivots.
     pub(in crate::paged) fn messages_beside(&self, n: usize) -> usize {
         let pivot = table_bytes(1, self.key_limit, CHILD);
         let message = table_bytes(1, self.key_limit, self.value_limit);
@@ -50,7 +50,7 @@ impl NodeShape {
         (left / message).min(self.pairs.capacity())
     }
 
-    /// Computes the shape for a tree with adaptive nodes.
+    /// Computes the layout of a tree with adaptive nodes.
     ///
     /// # Errors
     /// The errors of [`NodeShape::new`].
@@ -69,7 +69,7 @@ impl NodeShape {
         NodeShape::of(content_bytes, sizes.key_limit, sizes.value_limit, n, b)?.divided_by_nodes()
     }
 
-    /// Returns the bounds for adaptive nodes. The number of pivots in this shape must be the
+    /// Returns the bounds for adaptive nodes. The number of pivots in this layout must be the
     /// minimum.
     fn bounds(&self) -> PivotBounds {
         let least = self.pivots.capacity();
@@ -82,7 +82,7 @@ impl NodeShape {
         PivotBounds { least, most }
     }
 
-    /// Returns this shape with adaptive nodes.
+    /// Returns this layout, but with adaptive nodes.
     ///
     /// # Errors
     /// The errors of [`NodeShape::new`].
@@ -116,7 +116,7 @@ impl NodeShape {
         Some((pivots, buffer))
     }
 
-    /// Returns both arrays of a node that has a buffer.
+    /// Returns both arrays of a node with a buffer.
     pub(super) fn arrays_of(&self, node: &[u8]) -> BufferedNodeArrays {
         match own_pivots(node) {
             0 => (self.pivots, self.buffer),
@@ -124,14 +124,14 @@ impl NodeShape {
         }
     }
 
-    /// Returns the array of messages of a node that has a buffer.
+    /// Returns the message array of a node with a buffer.
     #[must_use]
     pub fn buffer_of(&self, node: &[u8]) -> NodeArray {
         self.arrays_of(node).1
     }
 
-    /// Returns the maximum number of messages in a block, which is the number that fits into the
-    /// smallest buffer (PE2).
+    /// Returns the maximum number of messages in a block: as many as fit into the smallest buffer
+    /// (PE2).
     #[must_use]
     pub fn most_moved(&self) -> usize {
         match self.own {
@@ -140,9 +140,9 @@ impl NodeShape {
         }
     }
 
-    /// Returns the number of pivots nearest to `wanted` for which the node may have space. With
-    /// that number, the node's content must still fit, and the node must be able to flush without
-    /// being split first (PE3).
+    /// Returns the number of pivots closest to `wanted` that the node may have space for. With that
+    /// number, the node's content must still fit, and the node must be able to flush without being
+    /// split first (PE3).
     #[must_use]
     pub fn nearest(&self, node: &[u8], wanted: usize) -> usize {
         let (pivots, buffer) = self.arrays_of(node);
@@ -162,8 +162,8 @@ impl NodeShape {
         n
     }
 
-    /// Divides the space of a node again, so that it has space for `n` pivots. The node's content
-    /// is preserved and must fit.
+    /// Redivides a node's space to make space for `n` pivots. The node's content is preserved and
+    /// must fit.
     pub(in crate::paged) fn divide_node(&self, node: &mut [u8], n: usize) {
         let (pivots, buffer) = self.arrays_of(node);
         let divided = self.divided(n);

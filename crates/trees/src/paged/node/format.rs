@@ -1,4 +1,4 @@
-//! The format of a node of a paged tree, version 1. All integers are little-endian.
+//! The node format of a paged tree, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -13,7 +13,7 @@
 //!               an array of messages, in a node with a buffer
 //! ```
 //!
-//! An array with space for c entries, with keys of up to k bytes and values of up to v bytes:
+//! An array with space for c entries, whose keys have up to k bytes and values up to v bytes:
 //!
 //! ```text
 //! OFFSET  SIZE             MEANING
@@ -39,7 +39,7 @@ const _: () = assert!(
     "the first child ends the header"
 );
 
-/// The kind of content in a page.
+/// What a page contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageContentKind {
     /// A leaf, which contains key-value pairs.
@@ -58,7 +58,7 @@ pub(super) fn table_bytes(capacity: usize, key_limit: usize, value_limit: usize)
     capacity * (ENTRY + SLOT_HEADER + key_limit + value_limit)
 }
 
-/// The position of an array within a node, and its capacity and limits.
+/// An array's position within a node, its capacity, and its length limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeArray {
     count_at: usize,
@@ -90,7 +90,7 @@ fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
     }
 }
 
-/// Returns the first eight bytes of a key as a number. Numbers have the same order as the keys.
+/// Returns the first eight bytes of a key as a number. These numbers sort in key order.
 fn head_of(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
@@ -102,7 +102,7 @@ fn head_of(key: &[u8]) -> u64 {
 }
 
 impl NodeArray {
-    /// Returns the array of a leaf's pairs, or of an inner node's pivots.
+    /// Returns the array of a leaf's pairs or of an inner node's pivots.
     pub(super) fn primary(capacity: usize, key_limit: usize, value_limit: usize) -> NodeArray {
         NodeArray {
             count_at: COUNT_AT,
@@ -131,7 +131,7 @@ impl NodeArray {
         self.at + table_bytes(self.capacity, self.key_limit, self.value_limit)
     }
 
-    /// Returns the number of entries for which the array has space.
+    /// Returns the number of entries that the array has space for.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -143,8 +143,8 @@ impl NodeArray {
         u16_at(node, self.count_at).min(self.capacity)
     }
 
-    /// Returns the maximum number of children to which a node flushes at the same time. If the node
-    /// has space for n pivots, this is ⌈(n + 1) / 2⌉.
+    /// Returns the maximum number of children that receive messages in one flush: ⌈(n + 1) / 2⌉ for
+    /// a node with space for n pivots.
     #[must_use]
     pub fn most_addressed(&self) -> usize {
         let most = (self.capacity + 1).div_ceil(2);
@@ -155,7 +155,7 @@ impl NodeArray {
         most
     }
 
-    /// Returns whether the array has no entries.
+    /// Returns whether the array is empty.
     #[must_use]
     pub fn is_empty(&self, node: &[u8]) -> bool {
         self.len(node) == 0
@@ -253,10 +253,10 @@ impl NodeArray {
         (below, found)
     }
 
-    /// Returns the index of the entry with a key.
+    /// Returns the index of the entry with the given key.
     ///
     /// # Errors
-    /// Returns the index at which the key would be inserted, if there is no such entry.
+    /// If there is no such entry, returns the index at which the key would be inserted.
     pub fn find(&self, node: &[u8], key: &[u8]) -> Result<usize, usize> {
         match self.search(node, key) {
             (at, true) => Ok(at),
@@ -270,8 +270,7 @@ impl NodeArray {
         self.search(node, key).0
     }
 
-    /// Returns the number of entries in the key range of each child. This takes one pass over both
-    /// arrays.
+    /// Counts the entries in each child's key range, in one pass over both arrays.
     #[must_use]
     pub fn runs(&self, pivots: &NodeArray, node: &[u8]) -> Vec<usize> {
         let of = |table: &NodeArray| {
@@ -303,7 +302,7 @@ impl NodeArray {
         counts
     }
 
-    /// Writes an entry into the slot with the number `slot`.
+    /// Writes an entry into slot number `slot`.
     fn fill(&self, node: &mut [u8], slot: usize, key: &[u8], value: &[u8], action: u8) {
         assert!(
             key.len() <= self.key_limit && value.len() <= self.value_limit,
@@ -355,8 +354,8 @@ impl NodeArray {
         put(node, slot + SLOT_HEADER + self.key_limit, value);
     }
 
-    /// Removes an entry. The content of the last slot in use moves to the slot that was freed, so
-    /// that the used slots stay contiguous (PN1).
+    /// Removes an entry. The last slot in use moves to the freed slot, so that the used slots stay
+    /// contiguous (PN1).
     pub fn remove(&self, node: &mut [u8], at: usize) {
         let len = self.len(node);
         assert!(at < len, "entry {at} of {len}");
@@ -381,7 +380,7 @@ impl NodeArray {
         self.set_len(node, len - 1);
     }
 
-    /// Removes all entries except the first `len`.
+    /// Removes all entries after the first `len`.
     pub fn truncate(&self, node: &mut [u8], len: usize) {
         while self.len(node) > len {
             self.remove(node, self.len(node) - 1);
@@ -389,7 +388,7 @@ impl NodeArray {
         assert!(self.len(node) <= len, "the others are gone");
     }
 
-    /// Moves the entries from index `from` onwards to the end of the same array in another node.
+    /// Moves all entries from index `from` on to the end of the same array in another node.
     pub fn move_to(&self, node: &mut [u8], from: usize, other: &mut [u8]) {
         for at in from..self.len(node) {
             let (key, value) = (self.key(node, at), self.value(node, at));
@@ -428,7 +427,7 @@ impl NodeArray {
     }
 }
 
-/// Returns the kind of a node, or `None` if the byte has no meaning.
+/// Returns a node's kind, or `None` if its kind byte is unknown.
 pub(in crate::paged) fn kind(node: &[u8]) -> Option<PageContentKind> {
     match node.first()? {
         1 => Some(PageContentKind::Leaf),
@@ -444,8 +443,8 @@ pub(in crate::paged) fn level(node: &[u8]) -> u8 {
     node.get(1).copied().unwrap_or_default()
 }
 
-/// Returns the maximum number of pivots that the node itself stores, or 0 if the node is divided
-/// according to the tree's ε.
+/// Returns the maximum number of pivots that is stored in the node itself, or 0 if the node is
+/// divided by the tree's ε.
 pub(super) fn own_pivots(node: &[u8]) -> usize {
     u16_at(node, OWN_AT)
 }
@@ -477,7 +476,7 @@ pub(in crate::paged) fn clear(node: &mut [u8]) {
     put(node, 0, &[0; HEADER]);
 }
 
-/// Returns the page number of the child that is stored as a pivot's value.
+/// Decodes a pivot's value, which is the page number of its child.
 #[must_use]
 pub fn child_of_value(value: &[u8]) -> u64 {
     debug_assert_eq!(value.len(), CHILD, "a pivot has a child");
@@ -496,7 +495,7 @@ pub(in crate::paged) fn set_first_child(node: &mut [u8], child: u64) {
 }
 
 impl NodeShape {
-    /// Returns the array of pivots of an inner node.
+    /// Returns the pivot array of an inner node.
     #[must_use]
     pub fn pivots_of(&self, node: &[u8]) -> NodeArray {
         match kind(node) {
@@ -542,8 +541,8 @@ impl NodeShape {
     }
 }
 
-/// Returns the index of the child whose range contains a key (PN2), which is the number of pivots
-/// at or below the key.
+/// Returns the index of the child whose range contains a key (PN2), which equals the number of
+/// pivots at or below the key.
 pub(in crate::paged) fn child_index(table: &NodeArray, node: &[u8], key: &[u8]) -> usize {
     table.find(node, key).map_or_else(|at| at, |at| at + 1)
 }

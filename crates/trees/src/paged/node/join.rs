@@ -1,4 +1,4 @@
-//! Merges two neighbouring nodes into one, or balances them so that each has about half of their
+//! Merges two neighbouring nodes into one, or balances them so that each gets about half of their
 //! content.
 
 use super::format::{
@@ -12,8 +12,8 @@ fn most_joined(table: &NodeArray) -> usize {
     table.capacity() * 3 / 4
 }
 
-/// Returns the array whose length determines whether a node is under-full: the pairs of a leaf, or
-/// the pivots of an inner node.
+/// Returns the array whose length decides whether a node is under-full: a leaf's pairs or an inner
+/// node's pivots.
 fn measured(shape: &NodeShape, node: &[u8]) -> NodeArray {
     match kind(node) {
         Some(PageContentKind::Leaf) => shape.pairs,
@@ -21,17 +21,17 @@ fn measured(shape: &NodeShape, node: &[u8]) -> NodeArray {
     }
 }
 
-/// Returns the minimum number of pairs or pivots of a node other than the root, for trees in which
-/// under-full nodes are merged (PM1).
+/// Returns the minimum number of pairs or pivots that a node other than the root must have, in
+/// trees that merge under-full nodes (PM1).
 ///
 /// A split leaves a leaf half full, so a leaf is under-full if it is less than a quarter full. A
 /// split before a flush may leave an inner node with a quarter of the maximum number of pivots
-/// (PE3), so such a node is under-full if it has less than an eighth. If the maximum is only three
-/// pivots, a split may even leave none.
+/// (PE3), so an inner node is under-full if it has less than an eighth. If the maximum is only
+/// three pivots, a split may even leave none.
 fn least(shape: &NodeShape, node: &[u8]) -> usize {
     let capacity = match (kind(node), shape.own) {
-        // Use the tree's lower bound instead of the node's own number of pivots, so that a
-        // different division never makes a node under-full.
+        // Use the tree's lower bound instead of the node's own number of pivots, so that redividing
+        // a node never makes it under-full.
         (Some(PageContentKind::Buffered), Some(bounds)) => bounds.least,
         _ => measured(shape, node).capacity(),
     };
@@ -47,7 +47,7 @@ pub(in crate::paged) fn is_under_full(shape: &NodeShape, node: &[u8]) -> bool {
     measured(shape, node).len(node) < least(shape, node)
 }
 
-/// Moves the first `count` entries of a node to the end of the same array in its left neighbour.
+/// Moves a node's first `count` entries to the end of the same array in its left neighbour.
 fn to_left(table: &NodeArray, left: &mut [u8], right: &mut [u8], count: usize) {
     assert!(count <= table.len(right), "the entries are there");
     for at in 0..count {
@@ -58,8 +58,8 @@ fn to_left(table: &NodeArray, left: &mut [u8], right: &mut [u8], count: usize) {
     (0..count).for_each(|_| table.remove(right, 0));
 }
 
-/// Moves the entries of a node from index `from` onwards to the beginning of the same array in its
-/// right neighbour.
+/// Moves a node's entries from index `from` on to the beginning of the same array in its right
+/// neighbour.
 fn to_right(table: &NodeArray, left: &mut [u8], from: usize, right: &mut [u8]) {
     for at in (from..table.len(left)).rev() {
         let (key, value, tag) = (table.key(left, at), table.value(left, at), table.tag(left, at));
@@ -69,7 +69,7 @@ fn to_right(table: &NodeArray, left: &mut [u8], from: usize, right: &mut [u8]) {
     assert!(table.len(left) <= from, "what was moved is there no more");
 }
 
-/// Moves the content of the right node to the left node. If the left node would then be nearly
+/// Moves the content of the right node to the left node. If that would leave the left node nearly
 /// full, balances the two nodes instead, so that each has about half. `pivot` is the key of the
 /// pivot between the two nodes. Returns the key of the new pivot between them, or `None` if the
 /// right node is now empty. The messages of both nodes must fit into one buffer.
@@ -160,7 +160,7 @@ fn join_inner(shape: &NodeShape, left: &mut [u8], pivot: &[u8], right: &mut [u8]
     (!is_one).then_some(between)
 }
 
-/// Makes an empty page a node without a buffer, which has the pivots and children of the node
+/// Turns an empty page into a node without a buffer that has the pivots and children of the node
 /// `from`. The buffer of `from` must be empty.
 pub(in crate::paged) fn without_buffer(shape: &NodeShape, from: &[u8], to: &mut [u8]) {
     assert!(

@@ -1,22 +1,22 @@
-//! How the space of a page is divided between pivots and messages (thesis, section 5.4).
+//! How a page's space is divided between pivots and messages (thesis, section 5.4).
 
 use super::division::PivotBounds;
 use super::format::{HEADER, NodeArray, table_bytes};
 use crate::paged::error::{key_too_long, value_too_long};
 use alluvium_storage::{Error, Result};
 
-/// Minimum number of pairs for which a leaf must have space.
+/// Minimum number of pairs that a leaf must have space for.
 const LEAST_PAIRS: usize = 4;
 /// Size of a child's page number in bytes.
 pub(super) const CHILD: usize = 8;
 const _: () = assert!(LEAST_PAIRS >= 2, "a leaf can be split");
 
-/// Returns the maximum numbers of pivots and messages of a node, n and b. `bytes` is the space that
+/// Returns a node's maximum numbers of pivots and messages, n and b. `bytes` is the space that
 /// remains after one message and three pivots. n = 3 + ⌊bytes^ε / pivot⌋, reduced to an odd number,
 /// and b = 1 + ⌊(bytes − bytes^ε) / message⌋.
 ///
-/// If n is odd, one split of a node is enough before it flushes: each half of the node has at least
-/// ⌈n / 2⌉ free pivots, and a flush moves messages to at most ⌈(n + 1) / 2⌉ children.
+/// If n is odd, a node needs at most one split before it flushes: each half of the node has at
+/// least ⌈n / 2⌉ free pivots, and a flush moves messages to at most ⌈(n + 1) / 2⌉ children.
 ///
 /// ```
 /// use alluvium_trees::paged::node::divide;
@@ -38,15 +38,15 @@ pub fn divide(bytes: usize, epsilon_percent: u32, pivot: usize, message: usize) 
     (odd, messages)
 }
 
-/// The limits with which a tree is created. They are stored with the tree.
+/// The limits that a tree is created with. They are stored with the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeSizes {
     /// Maximum length of a key in bytes.
     pub key_limit: usize,
     /// Maximum length of a value in bytes.
     pub value_limit: usize,
-    /// ε in hundredths, which determines the share of a node's space that is for pivots. With 0,
-    /// messages have as much space as possible. With 100, the tree behaves like a B⁺-tree.
+    /// ε in hundredths, which determines how much of a node's space is for pivots. With 0, messages
+    /// have as much space as possible. With 100, the tree behaves like a B⁺-tree.
     pub epsilon_percent: u32,
 }
 
@@ -59,21 +59,21 @@ pub struct NodeShape {
     pub key_limit: usize,
     /// Maximum length of a value in bytes.
     pub value_limit: usize,
-    /// The array of key-value pairs in a leaf. Its capacity is denoted by s.
+    /// The array of key-value pairs in a leaf. Its capacity is called s.
     pub pairs: NodeArray,
     /// The array of pivots in an inner node without a buffer.
     pub wide: NodeArray,
-    /// The array of pivots in an inner node that has a buffer. Its capacity is denoted by n.
+    /// The array of pivots in an inner node with a buffer. Its capacity is called n.
     pub pivots: NodeArray,
-    /// The array of messages in an inner node that has a buffer. Its capacity is denoted by b.
+    /// The array of messages in an inner node with a buffer. Its capacity is called b.
     pub buffer: NodeArray,
-    /// The bounds of n if each node has its own n, or `None` if n is the same for all nodes. If
-    /// there are bounds, the fields `pivots` and `buffer` are those of new nodes.
+    /// The bounds of n if each node has its own n, or `None` if all nodes have the same n. With
+    /// bounds, the fields `pivots` and `buffer` describe new nodes.
     pub own: Option<PivotBounds>,
 }
 
 impl NodeShape {
-    /// Computes the shape of nodes for pages that have `content_bytes` bytes for a node.
+    /// Computes the node layout for pages that offer `content_bytes` bytes to a node.
     ///
     /// # Errors
     /// [`Error::BadOption`] if the limits are so large that a page has no space for four pairs, or
@@ -104,7 +104,7 @@ impl NodeShape {
         NodeShape::of(content_bytes, key_limit, value_limit, pivots, messages)
     }
 
-    /// Returns the shape in which an inner node has space for `n` pivots and `b` messages.
+    /// Returns the layout in which an inner node has space for `n` pivots and `b` messages.
     ///
     /// # Errors
     /// [`Error::BadOption`] if a page does not have this space.
@@ -158,7 +158,7 @@ impl NodeShape {
         }
     }
 
-    /// Returns the maximum number of children to which any node flushes at a time.
+    /// Returns the maximum number of children that receive messages in any node's flush.
     #[must_use]
     pub fn most_addressed(&self) -> usize {
         let widest = self.own.and_then(|bounds| self.divided(bounds.most));
@@ -192,9 +192,8 @@ impl NodeShape {
 mod tests {
     use super::*;
 
-    /// The nodes of the thesis have 16 KiB, with keys of 8 bytes and values of 100 bytes. A message
-    /// occupies 128 bytes and a pivot 16 bytes; these sizes are reconstructed from the text of the
-    /// thesis.
+    /// The thesis has nodes of 16 KiB, keys of 8 bytes and values of 100 bytes. A message takes 128
+    /// bytes and a pivot 16 bytes, sizes that are reconstructed from the text of the thesis.
     #[test]
     fn the_layouts_of_the_thesis_come_out() {
         let epsilons = [36, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 98, 99, 100];
@@ -207,7 +206,7 @@ mod tests {
                 "ε = 0.{epsilon}"
             );
         }
-        // The layout is the same for all ε up to 0.35. At 0.36 the number of pivots increases to 5.
+        // All ε up to 0.35 give the same layout. At 0.36 the number of pivots rises to 5.
         assert!((0..=35).all(|epsilon| divide(16_180, epsilon, 16, 128) == (3, 127)));
         assert_eq!(divide(16_180, 36, 16, 128).0, 5);
     }

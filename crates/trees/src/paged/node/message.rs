@@ -1,4 +1,4 @@
-//! Messages, and how two messages about the same key are merged (thesis, table 5.1).
+//! Messages, and how two messages for the same key are merged (thesis, table 5.1).
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 #[repr(u8)]
 pub enum MessageAction {
     Insert = 1,
-    /// Combines the value of the key with an operand. If the key has no value, nothing changes.
+    /// Combines the key's value with an operand. If the key has no value, nothing changes.
     Update = 2,
     Delete = 3,
 }
@@ -30,21 +30,19 @@ impl MessageAction {
 /// commutative.
 ///
 /// Associative means that `combine(combine(a, b), c)` equals `combine(a, combine(b, c))`. This is
-/// necessary because updates may be combined with each other before they are applied to the value.
-/// A result must not be longer than the tree's length limit for values. If it is, the write is
-/// refused. If a flush is in progress at that point, all further writes are refused until the tree
-/// is reopened.
+/// required because updates may be combined with each other before they reach the value. A result
+/// must not exceed the tree's length limit for values. If it does, the write is refused. If a flush
+/// is in progress at that point, all further writes are refused until the tree is reopened.
 pub trait UpdateOperator: Send + Sync + fmt::Debug {
-    /// Writes the combination of an older and a newer value to `into`, which is empty when this is
-    /// called.
+    /// Combines an older and a newer value, and writes the result to `into`, which is empty at
+    /// first.
     fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>);
 
-    /// Called with each value that the tree no longer contains, because the value was replaced or
-    /// its key was deleted.
+    /// Called with each value that leaves the tree because it was replaced or its key was deleted.
     fn dropped(&self, _value: &[u8]) {}
 }
 
-/// An operator with which an update replaces the value of an existing key.
+/// An operator that makes an update replace the value of an existing key.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplaceOperator;
 
@@ -54,8 +52,8 @@ impl UpdateOperator for ReplaceOperator {
     }
 }
 
-/// Merges an older and a newer message about the same key. Writes the operand of the result to
-/// `into`, and returns the action of the result.
+/// Merges an older and a newer message for the same key. Writes the resulting operand to `into`,
+/// and returns the resulting action.
 pub fn merge(
     operator: &dyn UpdateOperator,
     older: (MessageAction, &[u8]),
@@ -77,8 +75,8 @@ pub fn merge(
     }
 }
 
-/// Applies a message to the value of a key, and writes the new value to `into`. Returns whether the
-/// key has a value afterwards.
+/// Applies a message to a key's value, and writes the new value to `into`. Returns whether the key
+/// then has a value.
 pub(in crate::paged) fn fold(
     operator: &dyn UpdateOperator,
     value: Option<&[u8]>,
@@ -93,7 +91,7 @@ pub(in crate::paged) fn fold(
     action == MessageAction::Insert
 }
 
-/// A message about a key.
+/// A message for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeMessage<'a> {
     pub key: &'a [u8],
@@ -102,7 +100,7 @@ pub struct NodeMessage<'a> {
     pub operand: &'a [u8],
 }
 
-/// A list of messages in key order, which has at most one message for each key. It owns its memory.
+/// A list of messages in key order, with at most one message per key. It owns its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageList {
     bytes: Vec<u8>,

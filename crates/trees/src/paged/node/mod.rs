@@ -1,17 +1,17 @@
-//! The content of a page of a tree. A leaf contains key-value pairs. An inner node contains pivots
-//! with children, and may have a buffer of messages.
+//! The content of a tree's pages. A leaf contains key-value pairs. An inner node contains pivots
+//! and children, and may have a buffer of messages.
 //!
-//! *Scope*: the layout of nodes; how many entries fit; how a node is split.
+//! *Scope*: node layout; how many entries fit; how a node is split.
 //!
 //! *Must not depend on*: where pages are stored, latches, when messages move.
 //!
-//! Each array of a node consists of slots of equal size and a directory. A slot is large enough for
-//! the longest key and value that the tree allows. The directory lists the slots in key order. An
-//! insertion therefore moves directory entries of ten bytes, but no slots. A directory entry also
-//! contains the first eight bytes of its key, so that a search seldom reads slots. This is
-//! different in the thesis, where an insertion moves whole messages in a sorted array. Because
-//! slots have equal sizes, a buffer has space for a fixed number of messages, whatever their
-//! lengths, so the counting argument of the thesis remains exact.
+//! Each array of a node consists of equally large slots and a directory. A slot can hold the
+//! longest key and value that the tree allows. The directory lists the slots in key order, so an
+//! insertion moves directory entries of ten bytes, but no slots. A directory entry also contains
+//! the first eight bytes of its key, so a search seldom reads slots. In the thesis, by contrast, an
+//! insertion moves whole messages in a sorted array. Because all slots are equally large, a buffer
+//! has space for a fixed number of messages, whatever their lengths, so the counting argument of
+//! the thesis stays exact.
 //!
 //! Invariants:
 //!
@@ -20,7 +20,7 @@
 //! - **PN2** Child i of a node contains the keys from pivot i − 1 (inclusive) to pivot i
 //!   (exclusive).
 //! - **PN3** A buffer has at most one message for each key.
-//! - **PN4** The capacities satisfy three conditions: n, the number of pivots of a node that has a
+//! - **PN4** The capacities satisfy three conditions: n, the number of pivots in a node with a
 //!   buffer, is odd; b ≥ 1; b ≤ s.
 
 mod division;

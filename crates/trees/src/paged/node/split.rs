@@ -1,4 +1,4 @@
-//! Splits of nodes.
+//! Splits nodes.
 
 use super::format::{
     NodeArray, PageContentKind, child_at, child_of_value, clear, kind, level, own_pivots, set_first_child,
@@ -7,8 +7,8 @@ use super::format::{
 use super::layout::NodeShape;
 use super::message::MessageList;
 
-/// Returns the median of the keys of a leaf and of messages (thesis, section 5.7). If there are at
-/// most as many messages as pairs fit into a leaf, the keys below the median fit into one leaf, and
+/// Returns the median of a leaf's keys and the keys of messages (thesis, section 5.7). If there are
+/// no more messages than pairs fit into a leaf, the keys below the median fit into one leaf, and
 /// the other keys into another.
 pub(in crate::paged) fn union_median(pairs: &NodeArray, leaf: &[u8], messages: &MessageList) -> Vec<u8> {
     let (own, new) = (pairs.len(leaf), messages.len());
@@ -33,7 +33,7 @@ pub(in crate::paged) fn union_median(pairs: &NodeArray, leaf: &[u8], messages: &
     messages.get(of_new).key.to_vec()
 }
 
-/// Moves the pairs of a leaf whose keys are at or above `key` to an empty page.
+/// Moves those pairs of a leaf whose keys are at or above `key` to an empty page.
 pub(in crate::paged) fn split_leaf(shape: &NodeShape, left: &mut [u8], right: &mut [u8], key: &[u8]) {
     set_head(right, PageContentKind::Leaf, 0);
     let from = shape.pairs.below(left, key);
@@ -41,8 +41,9 @@ pub(in crate::paged) fn split_leaf(shape: &NodeShape, left: &mut [u8], right: &m
     assert!(shape.pairs.len(left) == from, "pairs below the median stay");
 }
 
-/// Moves the pivots of an inner node after the middle one, with their children and messages, to an
-/// empty page. Removes the middle pivot, which separates the two nodes, and returns its key.
+/// Splits an inner node at its middle pivot. The pivots after it move to an empty page, with their
+/// children and messages. The middle pivot, which separates the two halves, is removed. Returns its
+/// key.
 pub(in crate::paged) fn split_inner(shape: &NodeShape, left: &mut [u8], right: &mut [u8]) -> Vec<u8> {
     let of = kind(left).unwrap_or(PageContentKind::Leaf);
     assert!(
@@ -127,8 +128,7 @@ mod tests {
             for (at, key) in own.iter().enumerate() {
                 shape.pairs.insert(&mut left, at, &[*key], b"", None);
             }
-            // There are at most s messages. They are either all at one end of the leaf, or spread
-            // over it.
+            // There are at most s messages, either all at one end of the leaf or spread over it.
             let mut new: Vec<u8> = match rng.u8(..4) {
                 0 => (0..s as u8).collect(),
                 1 => (255 - s as u8..=254).collect(),

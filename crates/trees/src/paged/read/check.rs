@@ -1,4 +1,4 @@
-//! Checks of all nodes of a tree.
+//! Checks all nodes of a tree.
 
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::TreeCore;
@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 /// The result of visiting all nodes of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeWalkReport {
-    /// The errors that were found, as one sentence each.
+    /// The errors found, one sentence each.
     pub found: Vec<String>,
-    /// Numbers of the pages that can be reached from the root.
+    /// Page numbers of the nodes that can be reached from the root.
     pub pages: BTreeSet<u64>,
     /// Number of levels, which is 1 if the root is a leaf.
     pub height: u32,
@@ -22,7 +22,7 @@ pub struct TreeWalkReport {
     pub pairs: u64,
     /// Number of messages in the buffers of inner nodes.
     pub messages: u64,
-    /// The figures of each level, beginning with the leaves.
+    /// The totals of each level, starting with the leaves.
     pub levels: Vec<LevelFigures>,
 }
 
@@ -31,13 +31,13 @@ pub struct TreeWalkReport {
 #[non_exhaustive]
 pub struct LevelFigures {
     pub nodes: u64,
-    /// Number of pairs in leaves, or of pivots in inner nodes.
+    /// Number of entries: pairs on the leaf level, pivots on the levels above.
     pub entries: u64,
-    /// Number of pairs or pivots for which the nodes have space.
+    /// Number of pairs or pivots that the nodes have space for.
     pub most_entries: u64,
     /// Number of messages in the buffers of the nodes.
     pub messages: u64,
-    /// Number of messages for which the buffers have space.
+    /// Number of messages that the buffers have space for.
     pub most_messages: u64,
 }
 
@@ -55,8 +55,8 @@ impl NodeFence {
 }
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Adds a node to the totals of its level; `table` is the array of its pairs or pivots. Reports
-    /// the node if it is under-full and should have been merged.
+    /// Adds a node to its level's totals; `table` is the array of its pairs or pivots. Reports the
+    /// node if it is under-full and should have been merged.
     fn weigh(&self, (page, node): (u64, &[u8]), table: &NodeArray, examined: &mut TreeWalkReport) {
         let at = usize::from(level(node));
         if examined.levels.len() <= at {
@@ -84,7 +84,7 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Checks the tree. Writers wait until this returns.
+    /// Checks the tree, while writers wait.
     pub(in crate::paged) fn examine(&self) -> Result<TreeWalkReport> {
         self.examine_each(&mut |_| ())
     }

@@ -1,5 +1,5 @@
-//! Alternative ways to descend from a node to its child: with one latch at a time, or without
-//! latches on nodes that have a snapshot (thesis, section 8.1).
+//! Alternative ways to descend from a node to its child: with one latch at a time, or, where nodes
+//! have snapshots, without latches (thesis, section 8.1).
 //!
 //! With the feature `couplings`, this module replaces `descent.rs`.
 
@@ -13,27 +13,27 @@ use crate::paged::node::{
 use crate::paged::tree::{PagedTree, WritePath};
 use alluvium_storage::Result;
 
-/// How a thread descends from a node to its child. This is for readers, and for writers above the
-/// node that they change.
+/// How a thread descends from a node to its child. This applies to readers, and to writers above
+/// the node that they change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LatchCoupling {
-    /// The child is latched before the node is released, as in the thesis. While a thread waits for
-    /// the child, other threads wait for the node.
+    /// Latch the child before releasing the node, as in the thesis. While a thread waits for the
+    /// child, other threads wait for the node.
     #[default]
     Latched,
-    /// The node is released first. Once the child is latched, the thread checks whether a writer
-    /// has changed the node in the meantime; if so, it starts again at the root. After several
-    /// failed attempts, it latches the child before it releases the node.
+    /// Release the node first. Once the child is latched, check whether a writer has changed the
+    /// node in the meantime, and if so, start again at the root. After several failed attempts,
+    /// latch the child before releasing the node.
     Optimistic,
-    /// An inner node that has a snapshot is read without a latch or a pin, and the node's version
-    /// is validated afterwards. Leaves, and nodes that change too often, are latched as with
-    /// `Optimistic`, with the same number of attempts. In a page buffer over a file, an eighth of
-    /// the frames is used for snapshots. Pins without the mutex are required
+    /// Read an inner node that has a snapshot without a latch or a pin, and validate the node's
+    /// version afterwards. Leaves, and nodes that change too often, are latched as with
+    /// `Optimistic`, with the same number of attempts. A page buffer over a file sets an eighth of
+    /// its frames aside for snapshots. This requires pins without the mutex
     /// ([`PinPolicy`](crate::paged::buffer::PinPolicy)). Scans work as with `Optimistic`.
     Versions,
 }
 
-/// Number of attempts before the child is latched while the node is still latched.
+/// Number of failed attempts after which the child is latched before the node is released.
 const ATTEMPTS: usize = 4;
 
 /// The node that a descent has reached.
@@ -49,7 +49,7 @@ impl NodeWords for OptimisticPage<'_> {
     }
 }
 
-/// A node that a descent has released and whose version can be validated.
+/// A node that a descent has released. Its version can still be validated.
 enum ReleasedNode<'b> {
     Pinned(UnlatchedPage<'b>),
     Seen(OptimisticPage<'b>),
@@ -72,7 +72,7 @@ impl<'b> DescentNode<'b> {
         }
     }
 
-    /// Releases the latch of the node.
+    /// Releases the node's latch.
     fn leave(self) -> ReleasedNode<'b> {
         match self {
             DescentNode::Latched(node) => ReleasedNode::Pinned(node.unlatch()),
@@ -88,8 +88,8 @@ impl ReleasedNode<'_> {
             ReleasedNode::Pinned(node) => node.is_unchanged(),
             ReleasedNode::Seen(node) => node.is_unchanged(),
         };
-        // If the node was changed, the child's page may have any content by now, so even an error
-        // is ignored.
+        // If the node was changed, the child's page may hold anything by now, so even an error is
+        // ignored.
         if is_unchanged { below.map(Some) } else { Ok(None) }
     }
 }
@@ -137,8 +137,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(DescentNode::Latched(self.buffer.pin_shared_by(self.root, way)?))
     }
 
-    /// Looks up a key in an inner node. If the node's buffer has a message about the key, its
-    /// operand is copied into `operand`. Returns `None` if the node was changed during the lookup.
+    /// Looks up a key in an inner node. If the node's buffer has a message for the key, copies its
+    /// operand into `operand`. Returns `None` if the node changed during the lookup.
     pub(in crate::paged) fn look(
         &self,
         stop: &DescentNode<'_>,
@@ -181,11 +181,11 @@ impl<B: PageBuffer> TreeCore<B> {
         if coupling == LatchCoupling::Versions
             && above > 1
             && let Some(next) = self.buffer.peek(to.page, way)
-            // Pages at any other level are read under a latch, so that the error is reported.
+            // Read a page of any other level under a latch, so that the error is reported.
             && (next.word(0) >> 8) as u8 == above - 1
         {
-            // The node is validated after the child's version was read. If messages were moved to
-            // the child before that, the change of the node is detected.
+            // Validate the node after reading the child's version. If messages were moved to the
+            // child before that, the validation detects the change of the node.
             return left.proven(Ok(DescentNode::Seen(next)));
         }
         left.proven(self.shared_by(to.page, way, above).map(DescentNode::Latched))
@@ -222,7 +222,7 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Notes that a latched node was read, so that a snapshot may be made if it is read often.
+    /// Records that a latched node was read, so that a snapshot is made if it is read often.
     fn note_read(&self, stop: &DescentNode<'_>, coupling: LatchCoupling) {
         if let (DescentNode::Latched(node), LatchCoupling::Versions) = (stop, coupling) {
             self.buffer.offer(node);
@@ -232,9 +232,9 @@ impl<B: PageBuffer> TreeCore<B> {
     /// Descends from a node to its child, for reading. Returns `None` if a writer changed the node
     /// before the child was latched, because the reader may then have missed messages.
     ///
-    /// A writer that moves messages keeps the node latched until the messages are in latched
-    /// children, and increments the node's version before it moves them. A thread that latches such
-    /// a child afterwards therefore sees the node's new version.
+    /// A writer that moves messages increments the node's version first, and keeps the node latched
+    /// until latched children contain the messages. A thread that latches such a child afterwards
+    /// therefore sees the node's new version.
     pub(in crate::paged) fn step<'b>(
         &'b self,
         node: PageReadGuard<'b>,

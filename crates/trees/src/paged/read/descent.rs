@@ -1,4 +1,4 @@
-//! Descent from a node to its child with latch coupling.
+//! Descends from a node to its child with latch coupling.
 
 use crate::paged::buffer::{PageBuffer, PageReadGuard, PageWriteGuard};
 use crate::paged::core::TreeCore;
@@ -6,7 +6,7 @@ use crate::paged::node::{ChildLookup, ChildReference, PageContentKind, kind, lev
 use alluvium_storage::Result;
 
 /// How a thread descends from a node to its child: it latches the child before it releases the
-/// node. This is for readers, and for writers above the node that they change. The feature
+/// node. This applies to readers, and to writers above the node that they change. The feature
 /// `couplings` provides alternatives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::paged) struct LatchCoupling;
@@ -36,14 +36,14 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(found.expect("a node stays as it is while its child is latched (PR1)"))
     }
 
-    /// Starts a descent by latching the root shared.
+    /// Starts a descent by latching the root in shared mode.
     pub(in crate::paged) fn begin(&self, _coupling: LatchCoupling) -> Result<DescentNode<'_>> {
         let root = self.buffer.pin_shared_by(self.root, Some(&self.root_way))?;
         Ok(DescentNode(root))
     }
 
-    /// Looks up a key in an inner node. If the node's buffer has a message about the key, its
-    /// operand is copied into `operand`.
+    /// Looks up a key in an inner node. If the node's buffer has a message for the key, copies its
+    /// operand into `operand`.
     pub(in crate::paged) fn look(
         &self,
         stop: &DescentNode<'_>,

@@ -7,10 +7,10 @@ use crate::paged::read::LatchCoupling;
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Copies the value of a key into `value`. Returns whether the key has a value.
+    /// Copies a key's value into `value`. Returns whether the key has a value.
     ///
-    /// The descent ends at the first insert or delete message about the key, because everything in
-    /// lower nodes is older. Updates that are found on the way are combined with the newer ones.
+    /// The descent ends at the first insert or delete message for the key, because everything in
+    /// lower nodes is older. Updates found on the way are combined with newer ones.
     pub(in crate::paged) fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.readable()?;
         self.descend(|coupling| self.try_get(key, value, coupling))
@@ -58,7 +58,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(Some(exists))
     }
 
-    /// Combines an update with the newer updates that were found before, if there are any.
+    /// Combines an update with the newer updates found so far, if there are any.
     fn combined(&self, older: &[u8], younger: Option<Vec<u8>>) -> Vec<u8> {
         let Some(younger) = younger else {
             return older.to_vec();

@@ -1,4 +1,4 @@
-//! Reads of a tree, whether or not its nodes have buffers.
+//! Reads from a tree, whether or not its nodes have buffers.
 //!
 //! *Scope*: how the messages on the path to a leaf are combined with the leaf's pairs into one
 //! state.
@@ -6,9 +6,9 @@
 //! *Must not depend on*: who writes, and when messages move.
 //!
 //! - **PR1** A reader latches a child before it releases the parent. With the feature `couplings`,
-//!   it may instead validate that no writer has changed the parent; it does so after it has latched
-//!   the child or read the child's version. In both cases a reader misses no message, because a
-//!   writer that moves messages keeps their source node latched until they are in the child.
+//!   it may instead latch the child or read the child's version, and then validate that no writer
+//!   has changed the parent. In both cases a reader misses no message, because a writer that moves
+//!   messages keeps their source node latched until the child contains them.
 //! - **PR2** A read never changes the bytes of a page.
 
 mod check;

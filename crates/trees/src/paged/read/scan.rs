@@ -1,4 +1,4 @@
-//! Range scans in both directions, which read one leaf at a time.
+//! Range scans in both directions, one leaf at a time.
 
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::TreeCore;
@@ -10,8 +10,8 @@ use std::fmt;
 /// A key and its value.
 type LeafKeyValue = (Vec<u8>, Vec<u8>);
 
-/// The key range of a scan, from `from` (inclusive) to `below` (exclusive). `None` means that there
-/// is no bound.
+/// The key range of a scan, from `from` (inclusive) to `below` (exclusive). `None` means that the
+/// range is unbounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanBounds {
     pub from: Option<Vec<u8>>,
@@ -33,7 +33,7 @@ enum LeafTarget<'k> {
     Below(Option<&'k [u8]>),
 }
 
-/// The key range of one leaf, and its pairs after all messages on the path have been applied.
+/// One leaf's key range, and its pairs after all messages on the path have been applied.
 #[derive(Debug, Default)]
 struct MergedLeaf {
     pairs: Vec<LeafKeyValue>,
@@ -42,9 +42,9 @@ struct MergedLeaf {
 }
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Reads the pairs of one leaf. On the way down, collects the messages that each buffer has for
-    /// the chosen child. Once the leaf is reached, the messages are applied, from the lowest node
-    /// upwards, so that the oldest come first.
+    /// Reads the pairs of one leaf. On the way down, collects each buffer's messages for the chosen
+    /// child. At the leaf, applies them from the lowest node upwards, so that the oldest come
+    /// first.
     fn view(&self, want: LeafTarget<'_>) -> Result<MergedLeaf> {
         self.readable()?;
         self.descend(|coupling| self.try_view(want, coupling))
@@ -131,13 +131,13 @@ impl<B: PageBuffer> TreeCore<B> {
 
 /// A double-ended iterator over the pairs in a key range.
 ///
-/// All pairs of one leaf belong to the same state of the leaf. The tree may change between two
+/// All pairs of one leaf come from the same state of the leaf. The tree may change between two
 /// leaves.
 pub struct PagedTreeScan<'t, B> {
     core: &'t TreeCore<B>,
     bounds: ScanBounds,
-    /// Pairs that have been read but not returned yet: `front` has those of the leaf with the
-    /// smallest keys, and `back` those of the leaf with the greatest keys.
+    /// Pairs that have been read but not returned yet: `front` has those of the leaf reached from
+    /// the start of the range, and `back` those of the leaf reached from its end.
     front: std::vec::IntoIter<LeafKeyValue>,
     back: Vec<LeafKeyValue>,
     is_done: bool,

@@ -1,4 +1,4 @@
-//! The metadata of a tree in the superblock of its page file, version 1. All integers are
+//! The metadata of a tree, which its page file's superblock contains, version 1. All integers are
 //! little-endian.
 //!
 //! ```text
@@ -24,7 +24,7 @@ use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 const VERSION: u8 = 1;
 const MERGES: u8 = 128;
 const ADAPTS: u8 = 64;
-/// Maximum number of bytes that the tree's owner may store with the tree.
+/// Maximum number of bytes that the tree's owner may store with it.
 pub(super) const MOST_OWN: usize = 512;
 const _: () = assert!(MOST_OWN <= u16::MAX as usize, "their number has two bytes");
 
@@ -36,7 +36,7 @@ pub enum StoredTreeKind {
     Bplus,
 }
 
-/// The metadata of a tree, from which it is opened.
+/// The metadata that is needed to open a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TreeMetadata {
     pub(super) sort: StoredTreeKind,

@@ -1,4 +1,4 @@
-//! Trees in hosted pages. Another store makes the roots of such trees durable.
+//! Trees in hosted pages, whose roots another store makes durable.
 
 use super::TreeLocation;
 use super::format::{StoredTreeKind, TreeMetadata};
@@ -11,8 +11,8 @@ use crate::paged::structure::is_apart;
 use alluvium_storage::Result;
 use std::sync::Arc;
 
-/// Checks the content of a page. The content must be either a node, or messages that are stored
-/// outside of their node because they do not fit into it.
+/// Checks a page's content. It must be either a node, or messages that did not fit into their node
+/// and are stored outside of it.
 pub(super) fn validate(shape: &NodeShape, content: &[u8]) -> std::result::Result<(), String> {
     match kind(content) {
         Some(PageContentKind::Apart) if is_apart(content) => Ok(()),
@@ -22,7 +22,7 @@ pub(super) fn validate(shape: &NodeShape, content: &[u8]) -> std::result::Result
 }
 
 impl TreeCore<PagePool> {
-    /// Creates an empty tree. The files of an earlier tree with the same name are removed.
+    /// Creates an empty tree. Removes the files of an earlier tree with the same name.
     pub(in crate::paged) fn create_hosted(
         place: TreeLocation<'_>,
         identity: u128,
@@ -59,7 +59,8 @@ impl TreeCore<PagePool> {
         Ok((core, sort))
     }
 
-    /// Writes all changed pages of the tree and returns its root. Writers wait until this returns.
+    /// Writes all changed pages of the tree and returns its root. Writers wait until the pages are
+    /// written.
     pub(in crate::paged) fn write_root(&self, sort: StoredTreeKind, last: LastRoot) -> Result<Vec<u8>> {
         let _alone = self.gate.write();
         self.readable()?;

@@ -1,11 +1,11 @@
-//! Trees in files: creation, opening, checkpoints and checks.
+//! Creates, opens, checkpoints and checks trees in files.
 //!
-//! *Scope*: the metadata of a tree that is stored together with its pages.
+//! *Scope*: the metadata of a tree, which is stored with its pages.
 //!
 //! *Must not depend on*: how pages survive a crash (`buffer`), what happens between checkpoints.
 //!
-//! - **PS1** Opening a tree restores its last checkpoint, together with the data that the owner
-//!   stored there. The owner must replay later writes from its own log.
+//! - **PS1** Opening a tree restores its last checkpoint and the data that the owner stored there.
+//!   The owner must replay later writes from its own log.
 //! - **PS2** No writer is active during a checkpoint.
 
 mod format;
@@ -31,12 +31,11 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Copy, Debug)]
 pub struct TreeLocation<'d> {
     pub directory: &'d dyn Directory,
-    /// The name of the page file. The name of the journal file has the additional suffix
-    /// `.journal`.
+    /// The name of the page file. The journal file has the same name with the suffix `.journal`.
     pub name: &'d str,
 }
 
-/// Returns the number of bytes in a page that are available for a node.
+/// Returns how many bytes of a page are available for a node.
 fn content_bytes(pool: &PoolOptions) -> usize {
     pool.page_bytes.saturating_sub(PAGE_HEADER)
 }
@@ -59,7 +58,7 @@ impl TreeCore<PagePool> {
         Ok(core)
     }
 
-    /// Opens the tree of the last checkpoint. Returns the tree and its metadata.
+    /// Opens the tree as of the last checkpoint. Returns the tree and its metadata.
     fn open_in(
         place: TreeLocation<'_>,
         pool: PoolOptions,
@@ -78,7 +77,7 @@ impl TreeCore<PagePool> {
     ) -> Result<(TreeCore<PagePool>, TreeMetadata)> {
         let shape: Arc<OnceLock<NodeShape>> = Arc::default();
         let known = Arc::clone(&shape);
-        // As long as the shape of the nodes is unknown, only free pages may be read.
+        // Until the node layout is known, only free pages may be read.
         let validate = Arc::new(move |content: &[u8]| match known.get() {
             Some(shape) => hosted::validate(shape, content),
             None if kind(content) == Some(PageContentKind::Free) => Ok(()),
@@ -112,7 +111,7 @@ impl TreeCore<PagePool> {
                 why: format!("{} bytes exceed the limit of {MOST_OWN}", own.len()),
             });
         }
-        // Write most pages first, before writers have to wait.
+        // Write most pages first, while writers can still continue.
         self.buffer.write_dirty()?;
         let _alone = self.gate.write();
         self.readable()?;
@@ -159,8 +158,8 @@ impl TreeCore<PagePool> {
 }
 
 impl BepsTree<PagePool> {
-    /// Creates a tree in a file. When this returns, the empty tree is durable. `identity` must be
-    /// different from that of all other stores.
+    /// Creates a tree in a file. When this returns, the empty tree is durable. `identity` must
+    /// differ from the identity of every other store.
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
@@ -183,8 +182,8 @@ impl BepsTree<PagePool> {
     /// ```
     ///
     /// # Errors
-    /// An error if files with these names exist or if keys and values of these lengths do not fit
-    /// into a page; I/O errors.
+    /// An error if files with these names already exist or if keys and values of these lengths do
+    /// not fit into a page; I/O errors.
     pub fn create_in(
         place: TreeLocation<'_>,
         identity: u128,
@@ -201,11 +200,11 @@ impl BepsTree<PagePool> {
         Ok(BepsTree::of(core, options.root, options.order))
     }
 
-    /// Opens the tree of the last checkpoint. Returns the tree, and the data that the owner stored
-    /// with the checkpoint.
+    /// Opens the tree as of the last checkpoint. Returns the tree, and the data that the owner
+    /// stored with the checkpoint.
     ///
     /// # Errors
-    /// An error if there is no such tree or if it is damaged; I/O errors.
+    /// An error if the tree does not exist or is damaged; I/O errors.
     pub fn open_in(
         place: TreeLocation<'_>,
         pool: PoolOptions,
@@ -227,12 +226,12 @@ impl BepsTree<PagePool> {
 }
 
 impl BplusTree<PagePool> {
-    /// Creates a tree in a file. When this returns, the empty tree is durable. `identity` must be
-    /// different from that of all other stores.
+    /// Creates a tree in a file. When this returns, the empty tree is durable. `identity` must
+    /// differ from the identity of every other store.
     ///
     /// # Errors
-    /// An error if files with these names exist or if keys and values of these lengths do not fit
-    /// into a page; I/O errors.
+    /// An error if files with these names already exist or if keys and values of these lengths do
+    /// not fit into a page; I/O errors.
     pub fn create_in(
         place: TreeLocation<'_>,
         identity: u128,
@@ -243,8 +242,8 @@ impl BplusTree<PagePool> {
         Self::create_merging_in(place, identity, pool, limits, operator, UnderfullPolicy::Never)
     }
 
-    /// Like [`BplusTree::create_in`], with the given treatment of under-full nodes, which is stored
-    /// with the tree.
+    /// Like [`BplusTree::create_in`], but lets the caller choose what happens to under-full nodes.
+    /// The choice is stored with the tree.
     ///
     /// # Errors
     /// The errors of [`BplusTree::create_in`].
@@ -269,11 +268,11 @@ impl BplusTree<PagePool> {
         Ok(BplusTree::of(core))
     }
 
-    /// Opens the tree of the last checkpoint. Returns the tree, and the data that the owner stored
-    /// with the checkpoint.
+    /// Opens the tree as of the last checkpoint. Returns the tree, and the data that the owner
+    /// stored with the checkpoint.
     ///
     /// # Errors
-    /// An error if there is no such tree or if it is damaged; I/O errors.
+    /// An error if the tree does not exist or is damaged; I/O errors.
     pub fn open_in(
         place: TreeLocation<'_>,
         pool: PoolOptions,

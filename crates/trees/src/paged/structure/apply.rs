@@ -1,4 +1,4 @@
-//! Changes of the pages: memtables, ingests and rewrites. Every change is applied in slices.
+//! Applies memtables, ingests and rewrites to the pages. Each is applied in slices of a few keys.
 
 use super::format::{self, PageValue, PagedEntry};
 use super::messages::MessagePlace;
@@ -22,9 +22,9 @@ use std::sync::atomic::Ordering;
 
 /// Number of keys in one slice. Readers wait while a slice is applied.
 const SLICE: usize = 32;
-/// Maximum number of pages that a slice may allocate, not including pages for long values.
+/// Maximum number of pages that a slice may allocate, apart from pages for long values.
 const SPARE: u64 = 256;
-/// Approximate size in bytes of a message, in addition to its key and value.
+/// Approximate size of a message in bytes, not counting its key and value.
 const MESSAGE_BYTES: usize = 32;
 
 /// Whether compaction filters are consulted.
@@ -34,7 +34,7 @@ enum FilterMode {
     Silent,
 }
 
-/// Merges key ranges that overlap or are adjacent. The result covers the same keys.
+/// Merges key ranges that overlap or touch. The result covers the same keys.
 pub(super) fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges.sort_by(|one, other| one.low.cmp(&other.low));
     let mut joined: Vec<KeyRange> = Vec::new();
@@ -76,9 +76,9 @@ pub(super) struct PagedRewrite {
 }
 
 impl PagedDictionary {
-    /// Merges the messages of a key, which must be ordered from newest to oldest, and returns the
-    /// remaining ones in the same order. A remaining message keeps its sequence number, or has that
-    /// of the newest message that was merged into it, so no two have the same number (PV2).
+    /// Merges a key's messages, which must be ordered from newest to oldest, and returns what
+    /// remains of them in the same order. A remaining message has its own sequence number or that
+    /// of the newest message merged into it, so no two have the same number (PV2).
     fn folded(
         &self,
         key: &[u8],
@@ -101,8 +101,7 @@ impl PagedDictionary {
             |folded| {
                 let own = folded.number.and_then(|number| messages.get(number));
                 left.push(PagedEntry {
-                    // The folder returns sequence number 0 for the oldest remaining message of a
-                    // key.
+                    // The folder returns sequence number 0 for a key's oldest remaining message.
                     sequence: match folded.sequence {
                         0 => own.map_or(newest_hidden, |message| message.sequence),
                         sequence => sequence,
@@ -120,7 +119,7 @@ impl PagedDictionary {
         left
     }
 
-    /// Returns the messages of a key that are in the pages, up to the sequence number of the last
+    /// Returns the messages that the pages hold for a key, up to the sequence number of the last
     /// complete change (the cut).
     fn older(&self, key: &[u8]) -> Result<Vec<PagedEntry>> {
         let mut value = Vec::new();
@@ -128,13 +127,12 @@ impl PagedDictionary {
             return Ok(Vec::new());
         }
         let mut entries = self.entries(&value)?;
-        // Messages above the cut were left by a change that failed. That change will be applied
-        // again.
+        // Messages above the cut are left over from a failed change, which will be applied again.
         entries.retain(|entry| entry.sequence <= self.at());
         Ok(entries)
     }
 
-    /// Adds newer messages to the messages of a key in the pages (PV3).
+    /// Adds newer messages to those that the pages hold for a key (PV3).
     pub(super) fn put_before(&self, key: &[u8], newer: &[Message<'_>], rule: &FoldRule) -> Result<()> {
         let above = FoldRule {
             older: OlderData::Elsewhere,
@@ -154,7 +152,7 @@ impl PagedDictionary {
         self.keep(key, &left)
     }
 
-    /// Replaces the messages of a key in the pages by `entries`.
+    /// Replaces the messages that the pages hold for a key by `entries`.
     fn keep(&self, key: &[u8], entries: &[PagedEntry]) -> Result<()> {
         if entries.is_empty() {
             return self.shared.tree.write(key, None);
@@ -185,7 +183,7 @@ impl PagedDictionary {
         mut change: impl FnMut(&K) -> Result<()>,
     ) -> Result<()> {
         for slice in keys.chunks(SLICE) {
-            // Reserve space first, so that a full disk is detected before any part of the slice is
+            // Reserve space first, so that a full disk is noticed before any part of the slice is
             // applied.
             let space = self.core().buffer.reserve_all(SPARE);
             let applied = space.and_then(|()| {
@@ -205,8 +203,8 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Moves the buffered messages for the keys from `low` (inclusive) to `high` (exclusive) to
-    /// their leaves, in slices.
+    /// Moves all buffered messages for keys from `low` (inclusive) to `high` (exclusive) to their
+    /// leaves, in slices.
     fn settle(&self, writer: &mut PagedWriterState, low: &[u8], high: Option<&[u8]>) -> Result<()> {
         let AnyTree::Beps(tree) = &self.shared.tree else {
             return Ok(());
@@ -231,7 +229,8 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Returns the first `most` keys of a range that are in the pages, or all if there are fewer.
+    /// Returns the first `most` keys of a range that are in the pages, or all of them if there are
+    /// fewer.
     fn keys_within(&self, range: &KeyRange, most: usize) -> Result<Vec<Vec<u8>>> {
         let bounds = ScanBounds {
             from: Some(range.low.to_vec()),
@@ -250,9 +249,9 @@ impl PagedDictionary {
         }
     }
 
-    /// Requests a rewrite if enough keys have been deleted since the last one that a rewrite may
-    /// free pages. Returns whether it requested one. Without a rewrite, deletes remain in inner
-    /// nodes, and the deleted values occupy pages.
+    /// Requests a rewrite if so much was deleted since the last one that a rewrite may free pages.
+    /// Returns whether it requested one. Without a rewrite, deletes would remain in inner nodes,
+    /// and the deleted values would keep their pages.
     pub fn want_deletes_applied(&self) -> bool {
         let shared = &self.shared;
         let counted = self.statistics();
@@ -290,8 +289,8 @@ impl PagedDictionary {
 
 impl PagedDictionary {
     /// Returns the number of pages, and of page images, that a change of this space class must
-    /// leave for other classes. This reserve ensures that a full disk is detected while there is
-    /// still space for acknowledged writes and for deletes.
+    /// leave for other classes. With this reserve, a full disk is noticed while there is still
+    /// space for acknowledged writes and for deletes.
     fn left_by(&self, class: AllocationClass) -> u64 {
         let counted = self.statistics();
         let frames = self.core().buffer.frames().unwrap_or_default() as u64;
@@ -358,7 +357,7 @@ impl PagedIncorporation {
 impl contract::MemtableIncorporation for PagedIncorporation {
     fn poll(&mut self, _records: usize) -> Result<StepProgress> {
         let paged = &self.paged;
-        // Make all checks that can reject the memtable here, before anything is changed.
+        // Run every check that can reject the memtable before anything is changed.
         let mut cursor = self.share.first();
         while let Some(key) = cursor.key() {
             paged.poison_on_error(paged.require_fitting([key].into_iter()))?;
@@ -407,9 +406,9 @@ impl contract::MemtableIncorporation for PagedIncorporation {
     }
 }
 
-/// Returns an estimate of the number of pages that the messages of the layers may need, and of the
-/// page images for pages that may be overwritten. It assumes that nodes are a quarter full, that
-/// each long value needs separate pages, and that further nodes are needed above the leaves.
+/// Estimates how many pages the layers' messages may need, and how many page images the pages that
+/// they may overwrite. The estimate assumes that nodes are a quarter full, that each long value
+/// needs separate pages, and that further nodes are needed above the leaves.
 fn pages_for(layers: &[Arc<MemoryLayer>], content: usize, slot: usize, inline: usize) -> (u64, u64) {
     let (mut pages, mut messages) = (2 * SPARE, 0);
     for entry in layers.iter().flat_map(|layer| layer.messages.values()) {
@@ -494,7 +493,7 @@ impl contract::MaintenanceStep for PagedRewrite {
         let paged = self.paged.clone();
         let mut writer = paged.shared.writer.lock();
         if writer.stopped.is_some() {
-            // A change has failed and left messages above the cut. It must be applied again first
+            // A failed change has left messages above the cut, and must be applied again first
             // (PV3).
             return Ok(StepProgress::More);
         }

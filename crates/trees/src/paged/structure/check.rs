@@ -1,4 +1,4 @@
-//! Checks of the pages: reads every page, and reports all errors.
+//! Checks the pages: reads every page, and reports all errors.
 
 use super::format::{PageValue, SharedPage};
 use super::{PagedDictionary, messages};
@@ -8,8 +8,8 @@ use alluvium_dictionary::check_report::{CheckFindings, CheckLevel, CheckProgress
 use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Visits the tree and the pages of long values, and checks that every page is in use exactly once
-/// or free. Returns the errors, the number of pages and the number of pairs.
+/// Visits the tree and the pages of long values, and checks that every page is either free or used
+/// exactly once. Returns the errors, the number of pages and the number of pairs.
 fn walk(core: &TreeCore<PagePool>) -> Result<(Vec<String>, u64, u64)> {
     let (mut found, mut apart, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     let mut bad = 0u64;
@@ -83,7 +83,7 @@ fn walk(core: &TreeCore<PagePool>) -> Result<(Vec<String>, u64, u64)> {
 /// Checks all pages, and adds the errors to `findings`.
 ///
 /// # Errors
-/// I/O errors. Damage is added to `findings`, not returned as an error.
+/// I/O errors. Damage is a finding, not an error.
 pub(super) fn report(core: &TreeCore<PagePool>, findings: &mut CheckFindings) -> Result<()> {
     match walk(core) {
         Ok((found, pages, pairs)) => {
@@ -94,7 +94,7 @@ pub(super) fn report(core: &TreeCore<PagePool>, findings: &mut CheckFindings) ->
             findings.read.leaves.bytes += pages * (core.shape.content_bytes as u64);
             findings.read.records += pairs;
         }
-        // Errors of the device end the check, whereas damage is a finding.
+        // Device errors end the check, whereas damage is a finding.
         Err(error @ Error::Device(_)) => return Err(error),
         Err(error) => findings.found.push(format!("paged: {error}")),
     }

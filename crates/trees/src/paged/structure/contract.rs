@@ -1,4 +1,4 @@
-//! Implements the store's interface to dictionaries, `alluvium_dictionary::contract`, for trees in
+//! Implements the store's interface for dictionaries, `alluvium_dictionary::contract`, on trees in
 //! pages.
 
 use super::PagedDictionary;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl PagedDictionary {
-    /// Returns the number of keys in a range, and the approximate number of bytes that they and
-    /// their values occupy.
+    /// Returns the number of keys in a range, and the approximate number of bytes that their pairs
+    /// occupy.
     fn weigh(&self, range: &KeyRange) -> Result<(u64, u64)> {
         let _inside = self.shared.gate.read();
         let bounds = ScanBounds {

@@ -1,24 +1,23 @@
-//! Determines when to remove expired values from the pages. They are removed once there are as many
-//! expired values as pages, so that a rewrite of all pages costs at most one page for each of them.
+//! Decides when to remove expired values from the pages. They are removed once there are as many of
+//! them as pages, so that a rewrite of all pages costs at most one page per expired value.
 //!
-//! A written value is counted under the time at which it expires. Values that were written before
-//! the store was opened are not counted in this way; instead, scans count the expired values that
-//! they skip.
+//! Each written value is counted in the interval in which it expires. Values that were written
+//! before the store was opened are not counted in this way; instead, scans count the expired values
+//! that they skip.
 
 use alluvium_base::SequenceNumber;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Binary logarithm of the length in milliseconds of the interval that shares a counter, which is
-/// about one second.
+/// Values that expire in the same interval of 2 to the power of this many milliseconds, about one
+/// second, share a counter.
 const TOGETHER: u32 = 10;
-/// Maximum number of counters. Values that expire even later are added to the last counter.
+/// Maximum number of counters. Values that expire later than all of them are added to the last one.
 const MOST: usize = 4096;
 const _: () = assert!(MOST > 1 && TOGETHER < 64, "moments are told apart");
 
-/// The number of values that expire: written values by the time at which they expire, and skipped
-/// values in total.
+/// The numbers of expiring values: written values by expiry time, and skipped values in total.
 #[derive(Debug, Default)]
 pub(super) struct PagedExpiryCounts {
     moments: Mutex<BTreeMap<u64, u64>>,
@@ -50,15 +49,14 @@ impl PagedExpiryCounts {
     }
 
     /// Returns whether a rewrite is due, because as many values have expired as there are pages.
-    /// `horizon` is the horizon up to which the rewrite can drop versions. If a rewrite is due, the
-    /// counts are reset.
+    /// The rewrite can drop versions up to `horizon`. If it is due, the counts are reset.
     pub(super) fn is_due(&self, now_ms: u64, horizon: SequenceNumber, pages: u64) -> bool {
         let mut moments = self.moments.lock();
         let now = now_ms >> TOGETHER;
         let over: u64 = moments.range(..=now).map(|(_, count)| count).sum();
         let passed = self.passed.load(Ordering::Relaxed);
-        // A rewrite keeps expired values that an open snapshot can read. It is therefore repeated
-        // only once the horizon has risen or more values have expired.
+        // A rewrite keeps expired values that an open snapshot can read, so it is repeated only
+        // once the horizon has risen or more values have expired.
         let folds_more = horizon > self.folded_to.load(Ordering::Relaxed);
         if over + passed < pages.max(1) || !(folds_more || over > 0) {
             return false;

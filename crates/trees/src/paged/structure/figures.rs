@@ -1,9 +1,9 @@
-//! Statistics of the pages of a store and of their page buffer.
+//! Statistics of a store's pages and of their page buffer.
 
 use super::PagedDictionary;
 
-/// Statistics of the pages that are updated in place, and of their page buffer. All are zero if the
-/// store has no keyspace in such pages.
+/// Statistics of the pages that are updated in place, and of their page buffer. All are zero if no
+/// keyspace of the store uses such pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PagedStats {

@@ -1,8 +1,8 @@
 //! The format of a key's value in the pages of a structure, version 2. Version 1 has no shared
-//! pages. The value consists of all messages about the key that a reader may still need. A *varint*
+//! pages. The value consists of all messages for the key that a reader may still need. A *varint*
 //! is LEB128 of at most 10 bytes.
 //!
-//! The value of a key, in a leaf or in a message of an inner node:
+//! The value of a key, in a leaf or in an inner node's message:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -14,12 +14,12 @@
 //!               or the page (varint), the slot in it (1), bytes of the messages (varint)
 //! ```
 //!
-//! Sequence numbers descend. Earlier versions of the software made an exception: if the oldest
-//! message was a put that expires, or one that the merge operator rejects, it was given the same
-//! sequence number as the merge above it. Such a put is decoded with a sequence number that is one
-//! less. This is safe, because no reader reads between the two.
+//! Sequence numbers descend, with one exception from earlier versions of the software. If the
+//! oldest message was a put that expires, or one that the merge operator rejects, they gave it the
+//! same sequence number as the merge above it. Such a put is decoded with a sequence number that is
+//! one less, which is safe because no reader reads between the two.
 //!
-//! A page that is used only for messages of one key, which do not fit into a node:
+//! A page with part of one key's messages, which do not fit into a node:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -30,7 +30,7 @@
 //!     12     n  bytes of the messages
 //! ```
 //!
-//! A page that the messages of several keys share:
+//! A shared page, which contains messages of several keys:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -47,10 +47,10 @@ use alluvium_base::{Message, MessageKind, SequenceNumber};
 
 /// The first byte of a page that contains messages.
 const APART: u8 = 4;
-/// Size in bytes of the header of a page that contains messages.
+/// Size of the header of a message page in bytes.
 pub(super) const APART_HEADER: usize = 12;
 
-/// A message about a key.
+/// A message for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PagedEntry {
     pub(super) sequence: SequenceNumber,
@@ -70,18 +70,18 @@ impl PagedEntry {
     }
 }
 
-/// The value of a key as it is stored in a node.
+/// A key's value as it is stored in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageValue<'v> {
     /// The encoded messages, newest first.
     Inline(&'v [u8]),
     /// A pointer to separate pages that contain the messages.
     Separate(MessagePointer),
-    /// The slot of a shared page that contains the messages.
+    /// A pointer to the slot of a shared page that contains the messages.
     Shared(SharedSlot),
 }
 
-/// The location of messages in a shared page.
+/// The location of messages in a slot of a shared page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedSlot {
     pub(super) page: u64,
@@ -175,7 +175,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<PagedEntry>, String> {
         if let Some(newer) = entries.last()
             && newer.sequence <= entry.sequence
         {
-            // An earlier version of the software may have written this; see the header of this
+            // An earlier version of the software may have written this. See the header of this
             // file.
             let is_base =
                 newer.kind == MessageKind::Merge && entry.kind == MessageKind::Put && reader.remaining() == 0;
@@ -225,8 +225,8 @@ pub(super) fn write_apart(content: &mut [u8], piece: &[u8], next: Option<u64>) {
         .for_each(|(place, byte)| *place = *byte);
 }
 
-/// Returns the piece of encoded messages in a page, and the number of the next page, if any.
-/// Returns `None` if the page is of another kind.
+/// Returns the piece of encoded messages in a page, and the number of the page with the next piece,
+/// if any. Returns `None` if the page is of another kind.
 pub(super) fn read_apart(content: &[u8]) -> Option<(&[u8], Option<u64>)> {
     let mut reader = ByteReader::new(content);
     let (tag, zero) = (reader.u8().ok()?, reader.u8().ok()?);
@@ -241,21 +241,21 @@ pub(in crate::paged) fn is_apart(content: &[u8]) -> bool {
     read_apart(content).is_some() || SharedPage::read(content).is_some()
 }
 
-/// The numbers of slots into which a shared page may be divided, in addition to [`FEWEST`].
+/// How many slots a shared page may be divided into, besides [`FEWEST`].
 const DIVISIONS: [u16; 10] = [64, 48, 32, 24, 16, 12, 8, 6, 4, 3];
 /// The minimum number of slots in a shared page.
 const FEWEST: u16 = 2;
 
-/// The header of a page that messages of several keys share.
+/// The header of a page that several keys share for their messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedPage {
     pub(super) slots: u16,
-    /// A bit mask with one bit for each slot, which is set if the slot is in use.
+    /// A bit mask of the slots in use.
     pub(super) used: u64,
 }
 
 impl SharedPage {
-    /// Returns the largest number of slots with which messages of `len` bytes fit into one slot.
+    /// Returns the largest number of slots for which a slot can still hold messages of `len` bytes.
     /// Returns `None` if the messages are too long for any slot.
     pub(super) fn division(content_bytes: usize, len: usize) -> Option<u16> {
         let fits = |slots: &u16| slot_bytes(content_bytes, *slots) >= len;
@@ -289,7 +289,7 @@ impl SharedPage {
         );
     }
 
-    /// Returns the first slot that is not in use, or `None` if all are in use.
+    /// Returns the first free slot, or `None` if all slots are in use.
     pub(super) fn free_slot(self) -> Option<u8> {
         let slot = self.used.trailing_ones();
         (slot < u32::from(self.slots)).then_some(slot as u8)
@@ -299,8 +299,8 @@ impl SharedPage {
         1u64.checked_shl(u32::from(number)).unwrap_or(0)
     }
 
-    /// Returns the first `len` bytes of a slot. Returns `None` if the slot is not in use or is
-    /// shorter.
+    /// Returns the first `len` bytes of a slot. Returns `None` if the slot is free or shorter than
+    /// that.
     pub(super) fn slot(self, content: &[u8], number: u8, len: u64) -> Option<&[u8]> {
         if self.used & SharedPage::bit(number) == 0 {
             return None;
@@ -311,7 +311,7 @@ impl SharedPage {
         content.get(start..start + len)
     }
 
-    /// Writes messages into a slot, and marks the slot as used.
+    /// Writes messages into a slot, and marks it as used.
     pub(super) fn fill(mut self, content: &mut [u8], number: u8, messages: &[u8]) {
         self.used |= SharedPage::bit(number);
         let bytes = slot_bytes(content.len(), self.slots);

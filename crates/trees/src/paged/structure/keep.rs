@@ -1,4 +1,4 @@
-//! Copies of the pages of a checkpoint, and checks of pages that are not open.
+//! Copies the pages of a checkpoint, and checks pages that are not open.
 
 use super::{DroppedValues, FILE, PagedDictionary, PagedOptions, check};
 use crate::paged::buffer::FreeLists;
@@ -11,7 +11,7 @@ use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Keeps the checkpoints of the pages available, so that any of them can be copied. As long as it
+/// Keeps checkpoints of the pages available, so that any of them can be copied. As long as this
 /// exists, the journal grows with each page that is overwritten.
 pub struct CheckpointHold {
     paged: PagedDictionary,
@@ -23,7 +23,7 @@ impl fmt::Debug for CheckpointHold {
     }
 }
 
-/// The pages of one checkpoint, which are to be copied.
+/// The pages of one checkpoint, ready to be copied.
 #[derive(Debug)]
 pub struct KeptPages {
     held: CheckpointHold,
@@ -31,8 +31,8 @@ pub struct KeptPages {
 }
 
 impl PagedDictionary {
-    /// Keeps the durable checkpoint, and all later ones, available. The caller must do this before
-    /// it pins the store's generation whose root is to be copied.
+    /// Keeps the durable checkpoint and all later ones available. To copy the root of one of the
+    /// store's generations, the caller must call this before it pins that generation.
     #[must_use]
     pub fn hold(&self) -> CheckpointHold {
         self.core().buffer.hold();
@@ -47,8 +47,8 @@ impl Drop for CheckpointHold {
 }
 
 impl CheckpointHold {
-    /// Returns the pages of the checkpoint with the given root. This must be a root that was
-    /// durable when [`PagedDictionary::hold`] was called, or that became durable later.
+    /// Returns the pages of the checkpoint with the given root. The root must have been durable
+    /// when [`PagedDictionary::hold`] was called, or have become durable later.
     #[must_use]
     pub fn at(self, root: &[u8]) -> KeptPages {
         assert!(!root.is_empty(), "a root says what it is of");
@@ -70,10 +70,10 @@ impl SideFiles for KeptPages {
     }
 }
 
-/// Checks the pages of a root in a directory, without changing anything in the directory.
+/// Checks a root's pages in a directory, without changing the directory.
 ///
 /// # Errors
-/// I/O errors. Damage is reported in the result, not returned as an error.
+/// I/O errors. Damage is part of the result, not an error.
 pub fn check_files(directory: &Arc<dyn Directory>, root: &[u8]) -> Result<CheckFindings> {
     let above = OverlayDirectory::new(Arc::clone(directory))?;
     let place = TreeLocation {

@@ -1,4 +1,4 @@
-//! Storage of a key's messages, either in the node of the key or in separate pages.
+//! Stores a key's messages, either in the key's node or in separate pages.
 
 use super::PagedDictionary;
 use super::format::{self, APART_HEADER, MessagePointer, PageValue, PagedEntry, SharedPage, SharedSlot};
@@ -12,8 +12,8 @@ pub(super) fn damaged(page: u64, expected: &str, found: String) -> Error {
     damaged_page(super::FILE, page, 0, expected, found)
 }
 
-/// Calls `tell` with the number and the messages of each separate page to which a pointer refers,
-/// in order.
+/// Calls `tell` with the number and the messages of each separate page that a pointer leads to, in
+/// order.
 pub(super) fn pieces(
     core: &TreeCore<PagePool>,
     pointer: MessagePointer,
@@ -50,7 +50,7 @@ pub(super) enum MessagePlace {
 }
 
 impl MessagePlace {
-    /// Returns the location of a value's messages, or `None` if they are stored in the node.
+    /// Returns the location of a value's messages, or `None` if they are in the node.
     pub(super) fn of(value: &[u8]) -> Option<MessagePlace> {
         match PageValue::decode(value).ok()? {
             PageValue::Inline(_) => None,
@@ -60,7 +60,7 @@ impl MessagePlace {
     }
 }
 
-/// Shared pages that have free slots, grouped by their number of slots. Pages that existed when the
+/// Shared pages with free slots, grouped by their number of slots. Pages that existed when the
 /// store was opened are added once one of their slots is freed.
 #[derive(Debug, Default)]
 pub(super) struct SharedPages(BTreeMap<u16, BTreeSet<u64>>);
@@ -77,7 +77,7 @@ pub(super) fn in_slot(core: &TreeCore<PagePool>, slot: SharedSlot) -> Result<Vec
 }
 
 impl PagedDictionary {
-    /// Reads and decodes the messages of a value.
+    /// Reads and decodes a value's messages.
     pub(super) fn entries(&self, value: &[u8]) -> Result<Vec<PagedEntry>> {
         let root = self.core().root;
         let bad = |found| damaged(root, "messages of a key", found);
@@ -106,7 +106,7 @@ impl PagedDictionary {
         Ok(value.encode())
     }
 
-    /// Writes messages into a free slot of a shared page that has `slots` slots.
+    /// Writes messages into a free slot of a shared page with `slots` slots.
     fn write_slot(&self, slots: u16, messages: &[u8]) -> Result<SharedSlot> {
         let buffer = &self.core().buffer;
         let len = messages.len() as u64;
@@ -129,7 +129,7 @@ impl PagedDictionary {
         Ok(SharedSlot { page, number: 0, len })
     }
 
-    /// Frees a slot. If the page then has no used slot, the page is freed.
+    /// Frees a slot, and its page too if no other slot is in use.
     fn free_slot(&self, slot: SharedSlot) -> Result<()> {
         let buffer = &self.core().buffer;
         let mut shared = self.shared.shared_pages.lock();
@@ -155,7 +155,8 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Sets which slots of a shared page are in use. Returns whether this changed the page.
+    /// Replaces the set of slots that a shared page has in use. Returns whether this changed the
+    /// page.
     pub(super) fn keep_slots(&self, page: u64, used: u64) -> Result<bool> {
         let content = self.core().buffer.pin_shared(page)?;
         let Some(header) = SharedPage::read(&content).filter(|header| header.used != used) else {
@@ -209,9 +210,8 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Frees the pages and slots of values that the tree no longer contains (PV5). If an error
-    /// occurs, the remaining ones are freed by the next call. No checkpoint root is returned before
-    /// they are freed.
+    /// Frees the pages and slots of values that have left the tree (PV5). If an error occurs, the
+    /// next call frees the remaining ones. No checkpoint root is returned until they are freed.
     pub(super) fn free_dropped(&self) -> Result<()> {
         while let Some(place) = self.next_dropped() {
             match place {
@@ -226,7 +226,7 @@ impl PagedDictionary {
         self.shared.dropped.0.lock().pop()
     }
 
-    /// Notes the location of messages that the tree no longer contains. The next call of
+    /// Records the location of messages that have left the tree, so that the next call of
     /// [`PagedDictionary::free_dropped`] frees them.
     fn free_later(&self, place: MessagePlace) {
         self.shared.dropped.0.lock().push(place);

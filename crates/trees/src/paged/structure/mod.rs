@@ -1,36 +1,36 @@
-//! A paged tree, as a dictionary of a store.
+//! A paged tree that serves as a dictionary of a store.
 //!
-//! *Scope*: which messages of a key are kept in the pages; when readers see them; how the pages
-//! take part in the store's checkpoints.
+//! *Scope*: which of a key's messages stay in the pages; when readers see them; how the pages take
+//! part in the store's checkpoints.
 //!
 //! *Must not depend on*: threads, clocks, transactions; who assigns sequence numbers; when a
 //! memtable is sealed; when a checkpoint is due.
 //!
-//! The pages are in a file of their own in the store's first directory, with a journal of old page
-//! images in two further files. A checkpoint writes the pages and stores their root in the store's
+//! The pages are in a file of their own in the store's first directory, and the journal of old page
+//! images is in two more. A checkpoint writes the pages and stores their root in the store's
 //! manifest. After a crash, the store's superblock determines which root to open. The journal
 //! therefore keeps the old images for each root that may be opened: see `buffer/hosted.rs`. The
 //! pages are not in extents of the store, because copies of the store and its extent map rely on
 //! extents never being overwritten.
 //!
-//! A change of many keys is applied in slices of a few keys. Readers continue between two slices,
-//! when some keys have been changed and others have not. The *cut* of the structure is the sequence
-//! number of the last commit whose changes are complete. Readers ignore messages above the cut.
-//! They find these messages in the memtable, which stays in the list of memtables until the whole
-//! change has been applied.
+//! A change of many keys is applied in slices of a few keys. Between two slices, readers continue,
+//! although only some of the keys have been changed. The *cut* of the structure is the sequence
+//! number of the last commit whose changes are complete. Readers ignore messages above the cut in
+//! the pages, and find them instead in the memtable, which stays in the list of memtables until the
+//! whole change has been applied.
 //!
 //! Invariants:
 //!
-//! - **PV1** No reader is active while a slice is applied: a reader holds the gate shared, and the
-//!   writer holds it exclusively.
-//! - **PV2** The messages of a key are ordered from newest to oldest.
+//! - **PV1** No reader is active while a slice is applied: readers hold the gate in shared mode,
+//!   and the writer holds it exclusively.
+//! - **PV2** A key's messages are ordered from newest to oldest.
 //! - **PV3** Until a change is published, messages above the cut are not merged with messages below
-//!   it. A message may be replaced only if no reader needs it, which means that the newer message
-//!   hides it at every sequence number that is still read.
-//! - **PV4** The state of a root contains no messages above its cut. If a change fails before it is
-//!   complete, it is completed before the next root is written.
-//! - **PV5** A separate page of messages, or a slot of a shared page, belongs to exactly one value.
-//!   Once the tree no longer contains the value, the page or slot is freed after the current slice.
+//!   it. A newer message may replace an older one only if it hides the older one at every sequence
+//!   number that is still read.
+//! - **PV4** A root's state contains no messages above its cut. A change that failed halfway is
+//!   completed before the next root is written.
+//! - **PV5** Each separate page of messages, and each slot of a shared page, belongs to exactly one
+//!   value. Once the value has left the tree, the page or slot is freed after the current slice.
 
 mod apply;
 mod check;
@@ -77,7 +77,7 @@ use std::sync::{Arc, OnceLock};
 
 /// The name of the page file in the store's first directory.
 const FILE: &str = "paged.pages";
-/// Minimum length limit of values in bytes, so that a pointer fits into a value.
+/// Minimum length limit for values in bytes, so that a value can hold a pointer.
 const LEAST_VALUE: usize = 24;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -94,15 +94,15 @@ pub struct PagedOptions {
     pub kind: TreeKind,
     /// Size of a node in bytes, which must be a power of two from 512 to 65536.
     pub node_bytes: usize,
-    /// ε in hundredths. It has no effect if each node has its own ε.
+    /// ε in hundredths, unless each node has its own ε.
     pub epsilon_percent: u32,
     /// Whether all nodes of a Bε-tree have the same ε or each node has its own.
     pub epsilon: EpsilonMode,
-    /// How to treat nodes that deletes leave under-full.
+    /// What to do with nodes that deletes leave under-full.
     pub merging: UnderfullPolicy,
-    /// Maximum length of a key in bytes, including the prefix of its keyspace.
+    /// Maximum length of a key in bytes, including its keyspace's prefix.
     pub key_bytes: usize,
-    /// Maximum size in bytes of a key's messages that are stored in a node. Longer messages are
+    /// Maximum size in bytes of the messages that a node stores for a key. Longer messages are
     /// stored in separate pages.
     pub value_bytes: usize,
     /// Memory for the page buffer in bytes.
@@ -153,7 +153,7 @@ impl PagedOptions {
         }
     }
 
-    /// Checks that a tree can be created with these options. Nothing is written.
+    /// Checks that a tree can be created with these options, without writing anything.
     ///
     /// # Errors
     /// [`Error::BadOption`].
@@ -242,7 +242,7 @@ impl AnyTree {
     }
 }
 
-/// Locations of the messages of values that the tree no longer contains.
+/// Locations of the messages of values that have left the tree.
 #[derive(Debug, Default)]
 struct DroppedValues(Mutex<Vec<MessagePlace>>);
 
@@ -256,16 +256,15 @@ impl UpdateOperator for DroppedValues {
     }
 }
 
-/// The state of the writer of a tree.
+/// The state of a tree's writer.
 #[derive(Debug, Default)]
 struct PagedWriterState {
-    /// The root that was returned most recently, and the number of the store's durable generation
-    /// at that time.
+    /// The root that was returned most recently, and the store's durable generation at that time.
     root: Option<(Vec<u8>, u64)>,
-    /// Whether the pages are unchanged since that root was returned.
+    /// Whether the pages have not changed since that root was returned.
     is_current: bool,
-    /// The error because of which a change is incomplete. It is removed once the change has been
-    /// completed (PV4).
+    /// The error that left a change incomplete. It is removed once the change has been completed
+    /// (PV4).
     stopped: Option<Error>,
 }
 
@@ -280,10 +279,10 @@ struct PagedInner {
     tree: AnyTree,
     dropped: Arc<DroppedValues>,
     shared_pages: Mutex<SharedPages>,
-    /// Memory of the page buffer in bytes.
+    /// Memory for the page buffer in bytes.
     buffer_bytes: u64,
-    /// A reader holds this lock shared. The writer holds it exclusively while it applies a slice of
-    /// a change (PV1).
+    /// Readers hold this lock in shared mode. The writer holds it exclusively while it applies a
+    /// slice of a change (PV1).
     gate: RwLock<()>,
     cut: AtomicU64,
     /// Number of slices that have been applied so far.
@@ -291,8 +290,8 @@ struct PagedInner {
     writer: Mutex<PagedWriterState>,
     /// Whether a rewrite of the whole tree has been requested.
     is_stale: AtomicBool,
-    /// The damage because of which the tree is no longer used, if any: its location, the expected
-    /// content and the content found.
+    /// The damage that put the tree out of use, if any: its location, the expected content and the
+    /// actual content.
     aside: OnceLock<(Where, String, String)>,
     expiring: PagedExpiryCounts,
     /// Number of deletes since the last rewrite began.
@@ -309,8 +308,8 @@ impl fmt::Debug for PagedDictionary {
 }
 
 impl PagedDictionary {
-    /// Creates an empty tree that is marked as containing all commits up to `cut`. These commits
-    /// must not have written any key of the tree.
+    /// Creates an empty tree that counts as containing all commits up to `cut`. None of these
+    /// commits may have written any of the tree's keys.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -355,7 +354,7 @@ impl PagedDictionary {
     /// ```
     ///
     /// # Errors
-    /// Options that do not fit together; an error if the disk is full; I/O errors.
+    /// Options that contradict each other; an error if the disk is full; I/O errors.
     pub fn create(
         home: StructureContext,
         options: PagedOptions,
@@ -386,8 +385,8 @@ impl PagedDictionary {
         ))
     }
 
-    /// Opens the tree with the given root, which contains every commit up to `cut`. The only option
-    /// used is the size of the page buffer.
+    /// Opens the tree with the given root, which contains every commit up to `cut`. The size of the
+    /// page buffer is the only option that is used.
     ///
     /// # Errors
     /// [`Error::Corrupt`], or I/O errors.
@@ -414,8 +413,7 @@ impl PagedDictionary {
         };
         let (core, sort) = TreeCore::open_hosted(place, root, options.pool(), dropped.clone(), lists)?;
         let writer = PagedWriterState {
-            // The root is durable. With 0 as its generation, every generation of the store is
-            // later.
+            // The root is durable. Generation 0 makes every generation of the store later than it.
             root: Some((root.to_vec(), 0)),
             is_current: true,
             stopped: None,
@@ -477,8 +475,7 @@ impl PagedDictionary {
         self.core().buffer.file_bytes()
     }
 
-    /// Returns the approximate number of bytes that future checkpoints could release to the file
-    /// system.
+    /// Returns about how many bytes future checkpoints could release to the file system.
     #[must_use]
     pub fn returnable_bytes(&self) -> u64 {
         self.core().buffer.returnable_bytes()
@@ -490,7 +487,7 @@ impl PagedDictionary {
         self.core().buffer.journal_bytes()
     }
 
-    /// Returns the options with which the tree was created. If several values of ε result in the
+    /// Returns the options that the tree was created with. If several values of ε result in the
     /// same nodes, the smallest is returned.
     #[must_use]
     pub fn options(&self) -> PagedOptions {
@@ -520,8 +517,8 @@ impl PagedDictionary {
         found.unwrap_or(options)
     }
 
-    /// Returns whether these options would create the same tree. The size of the page buffer makes
-    /// no difference.
+    /// Returns whether these options would create the same tree, whatever the size of the page
+    /// buffer.
     #[must_use]
     pub fn is_built_as(&self, options: &PagedOptions) -> bool {
         let is_sort = match self.shared.tree.sort() {
@@ -546,8 +543,8 @@ impl PagedDictionary {
         self.shared.cut.store(cut, Ordering::Release);
     }
 
-    /// Refuses all reads and writes until the store is reopened. This must be called if a change
-    /// has encountered damage, so that only part of the change is in the pages.
+    /// Refuses all reads and writes until the store is reopened. This must be called if damage
+    /// interrupts a change, because only part of the change is then in the pages.
     pub fn quarantine(&self, damage: &Error) {
         if let Error::Corrupt {
             place,
@@ -560,7 +557,7 @@ impl PagedDictionary {
         }
     }
 
-    /// Returns the damage because of which the tree is no longer read or written, if any.
+    /// Returns the damage that put the tree out of use, if any.
     fn damage(&self) -> Option<Error> {
         let aside = self.shared.aside.get();
         let aside = aside
@@ -569,7 +566,7 @@ impl PagedDictionary {
     }
 
     /// Returns `result`, and reports an error to the store. If the tree is damaged, returns the
-    /// damage instead, which is not reported, because it affects only these pages.
+    /// damage instead without reporting it, because it affects only these pages.
     fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         if let Some(damage) = self.damage() {
             return Err(damage);
@@ -577,12 +574,12 @@ impl PagedDictionary {
         alluvium_dictionary::structure_context::poison_on_error(&self.shared.home.store, result)
     }
 
-    /// Writes the pages, unless they are unchanged since the last root. As long as the returned
-    /// guard exists, no change is possible.
+    /// Writes the pages, unless they have not changed since the last root. No change is possible
+    /// until the returned guard is dropped.
     fn write_pages_if_changed(&self) -> Result<MutexGuard<'_, PagedWriterState>> {
         let mut writer = self.shared.writer.lock();
         if let Some(stopped) = &writer.stopped {
-            // Only part of a memtable is in the pages. The rest must be applied first (PV4).
+            // Only part of a memtable is in the pages, so the rest must be applied first (PV4).
             return Err(self.repeat(stopped));
         }
         let generation = self.shared.home.store.superblock().generation;
@@ -604,8 +601,8 @@ impl PagedDictionary {
         Ok(writer)
     }
 
-    /// Returns a copy of the error because of which a change is incomplete. If the error is not a
-    /// failed call of the device, it was caused by a full disk.
+    /// Returns a copy of the error that left a change incomplete. Unless that error is a failed
+    /// device call, it was caused by a full disk.
     fn repeat(&self, stopped: &Error) -> Error {
         Error::Device(match stopped {
             Error::Device(DeviceError::Io {
@@ -629,8 +626,8 @@ impl PagedDictionary {
         })
     }
 
-    /// Frees the pages that a failed change did not free. This is necessary before a root is
-    /// written, because a root must not contain a page that belongs to no value.
+    /// Frees the pages that a failed change left behind. This must happen before a root is written,
+    /// because a root must not contain a page that belongs to no value.
     fn free_left(&self) -> Result<()> {
         if self.shared.dropped.0.lock().is_empty() {
             return Ok(());

@@ -1,11 +1,11 @@
-//! A summary of a paged tree: how its pages are used, with totals for each level.
+//! A summary of how a paged tree uses its pages, with totals for each level.
 
 use super::{PagedDictionary, TreeKind};
 use crate::paged::read::LevelFigures;
 use alluvium_storage::Result;
 use std::fmt;
 
-/// How the pages of a store are used.
+/// How a store's pages are used.
 ///
 /// ```
 /// use alluvium_trees::paged::PagedOutline;
@@ -26,7 +26,7 @@ pub struct PagedOutline {
 }
 
 impl PagedDictionary {
-    /// Reads every node, and returns how the pages are used. Changes wait until this returns.
+    /// Reads every node, and returns how the pages are used. Changes wait in the meantime.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
@@ -50,13 +50,13 @@ impl PagedDictionary {
     }
 }
 
-/// Writes the number of entries, the maximum number, and the percentage.
+/// Writes a number of entries, its maximum, and the percentage.
 fn share(f: &mut fmt::Formatter<'_>, has: u64, most: u64, of: &str) -> fmt::Result {
     let percent = has * 100 / most.max(1);
     write!(f, ", {has} of {most} {of} ({percent} %)")
 }
 
-/// Writes a line for all pages, and then a line for each level, beginning with the root.
+/// Writes a line for all pages, and then a line for each level, starting with the root.
 impl fmt::Display for PagedOutline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: u64 = self.levels.iter().map(|level| level.nodes).sum();

@@ -51,8 +51,8 @@ impl PagedReader<'_> {
         if !self.paged.core().get(key, &mut value)? {
             return Ok(());
         }
-        // Messages above the cut belong to a change in progress. The same messages are in a
-        // memtable, so they are skipped here (PV3).
+        // Messages above the cut belong to a change in progress. They are skipped here, because a
+        // memtable contains them too (PV3).
         let entries = self.paged.entries(&value)?;
         for entry in entries.iter().filter(|entry| entry.sequence <= self.cut) {
             if gather.message(&entry.message()).is_break() {
@@ -64,7 +64,7 @@ impl PagedReader<'_> {
 }
 
 impl contract::LookupReader for PagedReader<'_> {
-    /// A search is complete after its first step, so no state is kept between steps.
+    /// A search is complete after its first step, so it keeps no state between steps.
     type Search = ();
 
     fn cut(&self) -> SequenceNumber {

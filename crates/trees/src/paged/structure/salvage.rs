@@ -1,9 +1,9 @@
-//! Recovery of a tree from damaged pages. All readable data is preserved.
+//! Recovers a tree from damaged pages, with all data that is still readable.
 //!
-//! A node that cannot be read is replaced by an empty node. If the node is a leaf, its content is
-//! lost, but messages for its key range in nodes above it are kept. If it is an inner node, the
-//! whole subtree is lost. If the separate pages of a value cannot be read, only that value is lost.
-//! Pages that can no longer be reached are freed.
+//! A node that cannot be read is replaced by an empty one. If it is a leaf, its content is lost,
+//! but messages for its key range in nodes above it are kept. If it is an inner node, the whole
+//! subtree is lost. If the separate pages of a value cannot be read, only that value is lost. Pages
+//! that can no longer be reached are freed.
 
 use super::format::{self, PageValue, SharedPage};
 use super::{AnyTree, PagedDictionary, PagedOptions, messages};
@@ -88,7 +88,7 @@ impl PagedDictionary {
             writer.is_current &= !self.keep_slots(page, slots)?;
         }
         // Free the pages that cannot be reached: pages below a lost node, pages of lost values, and
-        // pages in free lists that cannot be read.
+        // pages in unreadable free lists.
         let free: BTreeSet<u64> = core.buffer.free_pages().into_iter().collect();
         let pages = core.buffer.statistics().pages;
         let unused = (0..pages).filter(|page| !used.contains(page) && !free.contains(page));
@@ -127,7 +127,7 @@ impl PagedDictionary {
                 }
                 Ok(_) => {}
                 Err(error) if is_damage(&error) && visit.above.is_some() => {
-                    // If the page number is beyond the end of the file, the parent is not a valid
+                    // A page number past the end of the file means that the parent is not a valid
                     // node, which cannot be repaired here.
                     if visit.page >= core.buffer.statistics().pages {
                         return Err(error);
@@ -187,7 +187,7 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Replaces an unreadable page by a node on level `at` below which there are no keys.
+    /// Replaces an unreadable page by a node on level `at` that has no keys below it.
     fn replace(&self, page: u64, at: u8) -> Result<()> {
         let (buffer, inner) = (
             &self.core().buffer,
@@ -215,8 +215,8 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Reads the value of a key. Adds the value's pages to the reachable ones or, if the value
-    /// cannot be read, adds the key to `unreadable`.
+    /// Reads a key's value. Adds the value's pages to the reachable ones or, if the value cannot be
+    /// read, adds the key to `unreadable`.
     fn read_value(&self, key: &[u8], value: &[u8], walked: &mut SalvageScan) -> Result<()> {
         let (mut pages, mut slot_of) = (Vec::new(), None);
         let readable = match PageValue::decode(value) {

@@ -1,5 +1,5 @@
-//! Scans of the pages, merged with the memtables above them. Pairs are read in batches. This is
-//! possible because the state at one sequence number does not change between batches.
+//! Scans the pages, merged with the memtables above them. Pairs are read in batches, because the
+//! state at one sequence number does not change between batches.
 
 use super::PagedDictionary;
 use super::format::PagedEntry;
@@ -82,8 +82,8 @@ impl PagedIter {
         }
     }
 
-    /// Removes a key from the rest of the range, together with all keys before it in the direction
-    /// of the scan.
+    /// Removes a key from the rest of the range, and all keys before it in the direction of the
+    /// scan.
     fn pass(&mut self, key: &[u8]) {
         assert!(self.range.contains(key), "a walk does not go back");
         match self.direction {
@@ -92,8 +92,7 @@ impl PagedIter {
         }
     }
 
-    /// If the position is in a range that is known to contain no live keys, moves it past that
-    /// range.
+    /// If the position is in a range known to contain no live keys, skips that range.
     fn leap(&mut self) {
         let Some(empty) = self.memtables.empty_ranges() else {
             return;
@@ -128,8 +127,8 @@ impl PagedIter {
             self.found.is_empty() && !self.is_done,
             "there may be more to find"
         );
-        // The list of memtables is read before the pages: a memtable that is removed from the list
-        // afterwards has been written into the pages.
+        // Read the list of memtables before the pages: a memtable that leaves the list afterwards
+        // has been written into the pages.
         let list = self.memtables.newest_first();
         let paged = self.paged.clone();
         let _inside = paged.shared.gate.read();
@@ -175,7 +174,7 @@ impl PagedIter {
             let looks = self.dead_run.may_leap();
             let empty = self.memtables.empty_ranges().filter(|_| looks);
             if empty.is_some_and(|empty| empty.around(&key, moment).is_some()) {
-                // A range without live keys follows. The scan restarts after it.
+                // A range without live keys follows, so let the scan continue after it.
                 return Ok(());
             }
         }

@@ -1,4 +1,4 @@
-//! Tests of the structure, by comparison with a model of every version. They include checkpoints,
+//! Tests of the structure by comparison with a model of every version, including checkpoints,
 //! crashes and full disks.
 
 mod expiring;
@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use versions::rewrite;
 
-/// The kind of tree, its treatment of under-full nodes, and how the space of its nodes is divided.
+/// The kind of tree, what it does with under-full nodes, and how its nodes divide their space.
 type Sort = (TreeKind, UnderfullPolicy, EpsilonMode);
 
 const BEPS: Sort = (TreeKind::Beps, UnderfullPolicy::Never, EpsilonMode::Fixed);
@@ -68,7 +68,7 @@ fn home_of(store: Store) -> StructureContext {
     }
 }
 
-/// Use a small log, because each opening maps, clears and reads whole segments of the log.
+/// Use a small log, because each opening maps, clears and reads whole log segments.
 fn store_options() -> StoreOptions {
     StoreOptions {
         log: LogOptions::with_limit(1 << 20),
@@ -156,7 +156,7 @@ fn sound(paged: &PagedDictionary) {
     assert_eq!(examined.findings.found, [""; 0]);
 }
 
-/// The model: it generates messages and computes the states that result from them.
+/// The model, which generates messages and computes the resulting states.
 struct World {
     rng: fastrand::Rng,
     sequence: SequenceNumber,
@@ -179,7 +179,7 @@ impl World {
         format!("{:03}", self.rng.usize(..150)).into_bytes()
     }
 
-    /// Returns a memtable that contains `count` commits.
+    /// Returns a memtable with `count` commits.
     fn memtable(&mut self, count: usize) -> Arc<Memtable> {
         let memtable = Memtable::new(1 << 20);
         for _ in 0..count {
@@ -257,8 +257,8 @@ fn what_a_tree_was_made_with_is_read_from_its_file() {
         let opening = Store::open(directory, &store_options()).unwrap();
         let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
         let superblock = home.store.superblock();
-        // When a tree is opened, the options determine only its memory. Everything else is stored
-        // with the tree.
+        // The options of an existing tree determine only its memory, because everything else is
+        // stored with it.
         let others = PagedOptions::default();
         let paged = PagedDictionary::open(home, &others, &superblock.payload, superblock.cut).unwrap();
         assert!(paged.is_built_as(&options(kind)), "{kind:?}");
@@ -276,7 +276,7 @@ fn every_snapshot_reads_what_it_saw() {
         for round in 0..24 {
             let memtable = world.memtable(60);
             // After a memtable has been sealed and before it is written into the pages, readers see
-            // it above the pages.
+            // it above them.
             let entry = MemtableEntry {
                 memtable: Arc::clone(&memtable),
                 base: paged.cut(),
@@ -391,7 +391,7 @@ fn a_change_that_is_half_done_shows_nowhere_and_is_done_again() {
         require(&paged, &above, at, &before);
         require(&paged, &above, MAX_SEQUENCE, &world.state);
         for key in &keys {
-            // Do the same as a lookup that the messages in the memtable do not resolve.
+            // Continue like a lookup that the memtable's messages did not resolve.
             let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
             gather.memtable(&memtable, LookupKey::new(key));
             lookup::gather(&paged.reader(), LookupKey::new(key), &mut gather).unwrap();
@@ -435,7 +435,7 @@ fn a_load_becomes_part_of_it_at_once() {
     }
 }
 
-/// Crashes before every `each`th operation of the device, and checks that exactly the state of the
+/// Crashes before every `each`th device operation, and checks that exactly the state of the
 /// superblock's cut can be opened. Returns the number of operations.
 fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
     let directory = SimDirectory::new(seed);
@@ -573,8 +573,8 @@ fn a_full_disk_aborts_before_anything_is_there_and_damage_is_found() {
     }
 }
 
-/// Flips one bit of each page in turn. This must result in an error that contains the file's name,
-/// or in a finding of the check.
+/// Flips one bit of each page in turn. Each time, an error with the file's name or a finding of the
+/// check must result.
 fn damage(directory: &SimDirectory, kind: Sort) {
     use alluvium_base::Purpose;
     use alluvium_device::FileOptions;

@@ -1,5 +1,5 @@
-//! Tests of adaptive nodes, in which the numbers of lookups and messages determine how space is
-//! divided.
+//! Tests of adaptive nodes, which divide their space according to the numbers of lookups and
+//! messages.
 
 use super::*;
 use crate::paged::node::{PageContentKind, kind};
@@ -17,7 +17,7 @@ fn tree(page_bytes: usize, merging: UnderfullPolicy) -> BepsTree<PageArena> {
     BepsTree::create(PageArena::new(page_bytes).unwrap(), options).unwrap()
 }
 
-/// Returns the average number of pivots for which the nodes that have buffers have space.
+/// Returns the average number of pivots that nodes with buffers have space for.
 fn places(tree: &BepsTree<PageArena>) -> f64 {
     let pages = tree.examine().unwrap().pages;
     let (mut nodes, mut places) = (0, 0);
@@ -32,7 +32,7 @@ fn places(tree: &BepsTree<PageArena>) -> f64 {
     places as f64 / f64::from(nodes)
 }
 
-/// Inserts keys, and performs `lookups` random lookups after each insertion.
+/// Inserts keys, with `lookups` random lookups after each insertion.
 fn work(tree: &BepsTree<PageArena>, from: u64, to: u64, lookups: u64) {
     let mut rng = fastrand::Rng::with_seed(to);
     for number in from..to {
@@ -79,7 +79,7 @@ fn nodes_follow_when_what_passes_them_changes() {
     let before = messages(&tree);
     work(&tree, 12_000, 60_000, 0);
     let (of_writers, after) = (places(&tree), messages(&tree));
-    // When a node is split, its space is divided for fewer pivots.
+    // A node that is split gets space for fewer pivots.
     assert!(
         of_writers < of_readers * 0.75,
         "{of_readers} {of_writers} of {bounds:?}"

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A function that is called with each page that is about to be pinned. It returns whether it
-/// should be called again.
+/// A function that is called with each page before it is pinned. It returns whether it should be
+/// called again.
 type Hook = Box<dyn FnMut(&PageArena, u64) -> bool + Send>;
 
 /// A buffer of pages in memory that calls a hook before it pins a page.

@@ -29,7 +29,7 @@ fn a_reader_with_one_latch_at_a_time_leaves_a_node_first() {
     assert!(leaps.load(Ordering::Relaxed) > 0);
 }
 
-/// Reads keys. During each read, after a node has been left and before its child is reached,
+/// Reads keys. During each read, when the reader has left a node but not reached its child,
 /// messages for the key are moved to the leaves.
 fn read_while_messages_move(coupling: LatchCoupling) {
     let options = options(50, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
@@ -38,7 +38,7 @@ fn read_while_messages_move(coupling: LatchCoupling) {
     let at = |number: u64| key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     (0..4000).for_each(|number| tree.insert(&at(number), &number.to_le_bytes()).unwrap());
     let number = |value: Option<Vec<u8>>| value.map(|value| u64::from_le_bytes(value.try_into().unwrap()));
-    // Reads a key until the nodes on its path have snapshots, if the tree uses snapshots.
+    // If the tree uses snapshots, reads a key until the nodes on its path have them.
     let read_often = |tree: &BepsTree<Watched>, key: &[u8]| {
         (0..40).for_each(|_| drop(tree.get(key).unwrap()));
     };
@@ -53,8 +53,8 @@ fn read_while_messages_move(coupling: LatchCoupling) {
             tree.buffer().watch(move |_, page| {
                 below += u64::from(page != root);
                 if below == pins {
-                    // After the reader has left a node and before it reaches the child, the message
-                    // that the reader has seen is moved to the child.
+                    // When the reader has left a node but not reached the child, the message that
+                    // it has seen is moved to the child.
                     moved.flush_all().unwrap();
                     read_often(&moved, &at(read));
                 }
@@ -151,8 +151,8 @@ fn descents_by_references_that_remember_take_no_mutex() {
     }
 }
 
-/// Writes keys. During each write, between the root and its child, other keys are written that
-/// split the child.
+/// Writes keys. During each write, when the writer is between the root and its child, other keys
+/// are written that split the child.
 fn split_under_writers<T: Subject + Send + 'static>(
     tree: &Arc<T>,
     buffer: impl Fn(&T) -> &Watched,
@@ -212,8 +212,8 @@ fn a_writer_that_left_a_node_whose_child_was_split_begins_again() {
     }
 }
 
-/// Reads keys. During each read, between a node and its child, the neighbours of the key are
-/// deleted.
+/// Reads keys. During each read, when the reader is between a node and its child, the key's
+/// neighbours are deleted.
 fn read_what_is_merged<T: Subject + Send + 'static>(
     tree: T,
     buffer: impl Fn(&T) -> &Watched,

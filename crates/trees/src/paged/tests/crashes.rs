@@ -1,6 +1,6 @@
-//! Tests of trees in files, with a crash at any point and with failures of the device.
+//! Tests of trees in files, with a crash at any point and with device failures.
 //!
-//! By default the test is small. To test more crash points, starting from another seed:
+//! By default the test is small. To test more crash points from another seed:
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=60000 ALLUVIUM_SIM_SEED=7 \
@@ -28,7 +28,7 @@ enum Sort {
     Bplus(UnderfullPolicy),
 }
 
-/// A tree that is stored in a file.
+/// A tree in a file, of either kind.
 enum Stored {
     Beps(BepsTree<PagePool>),
     Bplus(BplusTree<PagePool>),
@@ -91,7 +91,7 @@ impl Stored {
         }
     }
 
-    /// Opens a tree. Returns the tree, and the number of operations that its checkpoint contains.
+    /// Opens a tree. Returns the tree, and the number of operations contained in its checkpoint.
     fn open(directory: &SimDirectory, sort: Sort) -> Result<(Stored, u64)> {
         let (place, pool) = (place(directory), pool_options());
         let (tree, own) = match sort {
@@ -143,14 +143,14 @@ impl Stored {
     }
 }
 
-/// Runs the operation with a number, which is an insert, an update or a delete.
+/// Runs operation `number`, which is an insert, an update or a delete.
 fn operate(tree: &dyn Subject, number: u64, seed: u64) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(seed << 32 | number);
     let key = key(rng.u64(..400).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let operand = [rng.u8(..), rng.u8(..)];
     let drawn = rng.u8(..8);
     if number / 200 % 3 == 2 {
-        // Many deletes of neighbouring keys leave nodes under-full.
+        // Deleting many neighbouring keys leaves nodes under-full.
         let near = |key: &[u8]| u64::from(key[0] >> 6) == number / 600 % 4;
         let mut keys =
             std::iter::repeat_with(|| self::key(rng.u64(..400).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
@@ -166,15 +166,15 @@ fn operate(tree: &dyn Subject, number: u64, seed: u64) -> Result<()> {
 /// The states that may be found after a crash.
 #[derive(Default)]
 struct Known {
-    /// The contents of each checkpoint, by the number of operations that it contains. The first one
+    /// The content of each checkpoint, by the number of operations that it contains. The first one
     /// is durable.
     checkpoints: BTreeMap<u64, Model>,
     /// Number of operations that have been completed.
     done: u64,
 }
 
-/// Opens the state that a crash has left. If `redo` is set, the operations after its checkpoint are
-/// repeated, as if from a log.
+/// Opens the state that a crash has left. If `redo` is set, repeats the operations after its
+/// checkpoint, as if from a log.
 fn survive(image: &SimDirectory, sort: Sort, seed: u64, known: &Known, redo: bool) {
     let (tree, operations) = Stored::open(image, sort).unwrap();
     let expected = known.checkpoints.get(&operations);

@@ -1,4 +1,4 @@
-//! Tests of trees that merge under-full nodes. Pages are freed, trees become lower, and readers and
+//! Tests of trees that merge under-full nodes: pages are freed, trees lose levels, and readers and
 //! writers encounter nodes that are being removed.
 
 use super::*;
@@ -20,7 +20,7 @@ fn sound(name: &str, tree: &dyn Subject) -> TreeWalkReport {
     examined
 }
 
-/// Returns several orders in which the keys are deleted.
+/// Returns the keys in several deletion orders.
 fn orders(count: u64) -> Vec<Vec<u64>> {
     let mut drawn: Vec<u64> = (0..count).collect();
     fastrand::Rng::with_seed(3).shuffle(&mut drawn);
@@ -155,7 +155,7 @@ fn threads_fill_and_empty_a_tree_while_others_read() {
                     let (tree, name) = (&tree, &name);
                     scope.spawn(move || {
                         let mut rng = fastrand::Rng::with_seed(writer);
-                        // The keys of the different writers are interleaved.
+                        // The writers' keys are interleaved.
                         let own = |at: u64| key(at.wrapping_mul(0x9e37_79b9_7f4a_7c15) << 8 | writer << 1);
                         for round in 0..3u64 {
                             (0..400).for_each(|at| tree.insert(&own(at), &round.to_le_bytes()).unwrap());

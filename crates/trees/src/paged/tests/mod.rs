@@ -1,4 +1,4 @@
-//! Tests of the trees, by comparison with maps, and with concurrent threads, failures and crashes.
+//! Tests of the trees by comparison with maps, and with concurrent threads, failures and crashes.
 //!
 //! *Scope*: the expected contents of a tree.
 //!
@@ -30,7 +30,7 @@ use alluvium_storage::Result;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An operator that appends operands, up to a length of 8 bytes. It is associative, but not
+/// An operator that appends operands, up to a total of 8 bytes. It is associative, but not
 /// commutative.
 #[derive(Debug)]
 struct Append;
@@ -189,8 +189,8 @@ fn options(
     }
 }
 
-/// The number of shards and, with the feature `couplings`, how pages are pinned and how threads
-/// descend from node to node.
+/// The number of shards and, with the feature `couplings`, how threads pin pages and descend from
+/// node to node.
 #[derive(Clone, Copy, Debug)]
 struct Means {
     shards: usize,
@@ -223,7 +223,7 @@ impl Means {
     }
 }
 
-/// Every single option, and some combinations of options.
+/// Every option on its own, and some combinations.
 #[cfg(feature = "couplings")]
 const MEANS: &[Means] = &[
     Means::of(PinPolicy::Locked, LatchCoupling::Latched, 1),
@@ -236,7 +236,7 @@ const MEANS: &[Means] = &[
 #[cfg(not(feature = "couplings"))]
 const MEANS: &[Means] = &[Means::of(1), Means::of(3)];
 
-/// The options for trees whose pages are all in memory.
+/// The options that also apply to trees whose pages are all in memory.
 #[cfg(feature = "couplings")]
 const MEANS_IN_MEMORY: &[Means] = &[MEANS[0], MEANS[1], MEANS[2]];
 #[cfg(not(feature = "couplings"))]
@@ -249,13 +249,13 @@ const fn means(number: usize) -> Means {
     means
 }
 
-/// Returns a pool in memory that checks whether its pages are valid nodes of a tree.
+/// Returns a pool in memory that checks that its pages are valid nodes of a tree.
 fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32, means: Means) -> PagePool {
     let shape = NodeShape::new(page_bytes - PAGE_HEADER, sizes(epsilon_percent)).unwrap();
     pool_of(shape, frames, means)
 }
 
-/// Returns a pool in memory that checks whether its pages are valid nodes of the given shape.
+/// Returns a pool in memory that checks that its pages are valid nodes with the given layout.
 fn pool_of(shape: NodeShape, frames: usize, means: Means) -> PagePool {
     let page_bytes = shape.content_bytes + PAGE_HEADER;
     let options = PoolOptions {
@@ -271,8 +271,7 @@ fn pool_of(shape: NodeShape, frames: usize, means: Means) -> PagePool {
     PagePool::create(&MemoryDirectory::new(), "tree", 77, options, validate).unwrap()
 }
 
-/// Returns trees of every kind and with every option. They are small enough that every path is
-/// tested.
+/// Returns trees of every kind and with every option, small enough that every path is tested.
 fn subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
     for (epsilon, root, order) in [
@@ -287,8 +286,7 @@ fn subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn Subject>
     ] {
         let name = |buffer: &str| format!("Bε {epsilon} {root:?} {order:?} {buffer}");
         let options = || options(epsilon, root, order, Arc::clone(operator));
-        // These values of ε are combined with every option, every kind of root and every flush
-        // order.
+        // Combine these values of ε with every option, every kind of root and every flush order.
         let is_chosen = [30, 60].contains(&epsilon);
         let some = |all: &'static [Means]| all.iter().take(if is_chosen { all.len() } else { 1 });
         for means in some(MEANS_IN_MEMORY) {
@@ -349,7 +347,7 @@ fn adaptive_subjects(
     all
 }
 
-/// Returns trees of every kind and with every option that merge under-full nodes.
+/// Returns trees that merge under-full nodes, of every kind and with every option.
 fn merging_subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
     for (epsilon, root, order, means) in [
@@ -385,8 +383,8 @@ fn merging_subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn 
     all
 }
 
-/// Returns the number of operations per tree. An environment variable can set it for a long run;
-/// otherwise it is `usual`.
+/// Returns the number of operations per tree: `usual`, unless an environment variable sets it for a
+/// long run.
 fn operations(usual: u64) -> u64 {
     alluvium_sim::environment::number("ALLUVIUM_PAGED_OPERATIONS", usual)
 }

@@ -1,4 +1,4 @@
-//! Tests that run random operations on every tree, and compare the results with a map.
+//! Tests that run random operations on every tree and compare the results with a map.
 //!
 //! By default the runs are short. For longer runs, on every tree and with four threads:
 //!
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Returns a random key of one of several lengths. There are so few different keys that keys
+/// Returns a random key of one of several lengths. There are few enough different keys that they
 /// repeat.
 fn draw_key(rng: &mut fastrand::Rng, keys: u64) -> Vec<u8> {
     let number = rng.u64(..keys).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -87,7 +87,7 @@ fn run(
         let action = match rng.u8(..16) {
             0..7 => MessageAction::Insert,
             7..10 => MessageAction::Update,
-            // Some phases have many deletes, which empty leaves.
+            // Some phases delete many keys, which empties leaves.
             10..12 => MessageAction::Delete,
             _ if step / 3000 % 3 == 2 => MessageAction::Delete,
             _ => {
@@ -182,7 +182,7 @@ fn a_longer_run_is_asked_for_by_a_variable() {
     }
 }
 
-/// Returns the key for a step in one of several orders, which `kind` selects.
+/// Returns the key for a step, in the order that `kind` selects.
 fn adversarial(kind: u32, step: u64) -> u64 {
     match kind {
         // The orders are: ascending, descending, nearly all in one child, and evenly spread.

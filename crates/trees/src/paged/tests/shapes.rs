@@ -1,4 +1,4 @@
-//! Tests of which paths are taken, how many nodes a lookup visits, and how high trees are.
+//! Tests of which paths are taken, how many nodes a lookup visits, and how many levels trees have.
 
 use super::*;
 use alluvium_storage::Error;
@@ -151,7 +151,7 @@ fn what_is_too_long_is_refused_and_changes_nothing() {
     assert_eq!(tree.get(b"").unwrap().as_deref(), Some(&b"least"[..]));
 }
 
-/// An operator that appends operands without a limit on the length.
+/// An operator that appends operands without a length limit.
 #[derive(Debug)]
 struct Endless;
 
@@ -179,7 +179,7 @@ fn a_lost_message_ends_reading_and_writing() {
     let tree = BepsTree::create(PageArena::new(512).unwrap(), options).unwrap();
     (0..5000).for_each(|number| tree.insert(&scrambled(number), b"12345").unwrap());
     tree.flush_all().unwrap();
-    // Each update fits by itself, but not when it is combined with the value in the leaf.
+    // Each update fits on its own, but not when combined with the value in the leaf.
     let failed = (0..5000).find_map(|number| tree.update(&scrambled(number), b"6789").err());
     let failed = failed.expect("an update is lost").to_string();
     assert!(failed.contains("a value of "), "{failed}");

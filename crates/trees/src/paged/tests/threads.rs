@@ -9,7 +9,7 @@ fn number(value: Option<Vec<u8>>) -> Option<u64> {
     value.map(|value| u64::from_le_bytes(value.try_into().unwrap()))
 }
 
-/// Each thread writes keys of its own, and all threads increment shared counters.
+/// Lets each thread write keys of its own, while all threads increment shared counters.
 fn add_up(name: &str, tree: &dyn Subject, rounds: u64) {
     let shared = 30;
     for counter in 0..shared {
@@ -155,7 +155,7 @@ fn the_frames_that_a_flush_pins_are_bounded() {
         held > 3 && held <= u64::from(height) * addressed + 2,
         "{held}, {addressed}, {height}"
     );
-    // With depth-first order, a flush needs two nodes on each level and the child below them. 16
+    // In depth-first order, a flush needs two nodes on each level and the child below them, so 16
     // frames are enough for four threads.
     let (held, _, height) = frontier(FlushOrder::Depth, 48);
     assert!(held <= 2 * u64::from(height) + 1, "{held}, {height}");

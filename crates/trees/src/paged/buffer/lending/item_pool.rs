@@ -4,25 +4,24 @@ use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The item number that stands for the absence of an item.
+/// The item number that stands for "no item".
 pub(in crate::paged::buffer) const NOTHING: u32 = u32::MAX;
-/// Number of items in the first chunk. Each further chunk has twice as many items as the previous
-/// one.
+/// Number of items in the first chunk. Each further chunk has twice as many as the one before.
 const FIRST_CHUNK: u32 = 64;
-/// Number of chunks, which is enough for more than 10⁹ items.
+/// Number of chunks, enough for more than 10⁹ items.
 const CHUNKS: usize = 24;
 const _: () = assert!(FIRST_CHUNK.is_power_of_two(), "a chunk is found by bits");
 
 #[derive(Debug, Default)]
 struct FreeNumbers {
-    /// Numbers below `made` of the items that are not lent.
+    /// Numbers of the existing items that are not lent.
     back: Vec<u32>,
     /// Number of items that have been created.
     made: u32,
 }
 
-/// A pool of numbered items with a maximum number. Items are created on first use and never move,
-/// so that a reader may still access an item that has been lent to another frame in the meantime.
+/// A pool with a limited number of numbered items. Items are created on first use and never move,
+/// so a reader may still access an item that has meanwhile been lent to another frame.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct ItemPool<T> {
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
@@ -34,7 +33,7 @@ pub(in crate::paged::buffer) struct ItemPool<T> {
 }
 
 impl<T> ItemPool<T> {
-    /// Creates an empty pool whose maximum number of items is 0.
+    /// Creates an empty pool, which may not have any items yet.
     pub(in crate::paged::buffer) fn new() -> ItemPool<T> {
         ItemPool {
             chunks: [const { OnceLock::new() }; CHUNKS],
@@ -44,7 +43,7 @@ impl<T> ItemPool<T> {
         }
     }
 
-    /// Raises the maximum number of items to `most`, unless it is higher already.
+    /// Raises the maximum number of items to `most`, unless it is already higher.
     pub(in crate::paged::buffer) fn allow(&self, most: u32) {
         let before = self.most.fetch_max(most, Ordering::Relaxed);
         self.left
@@ -76,8 +75,8 @@ impl<T> ItemPool<T> {
     }
 
     /// Returns the item whose number is in a slot. If the slot is empty, lends an item to it, which
-    /// `make` creates if it is new. An item that is reused has the state in which it was returned.
-    /// Returns `None` if no item is left.
+    /// `make` creates if it is new. A reused item is in the state in which it was returned. Returns
+    /// `None` if no item is left.
     pub(in crate::paged::buffer) fn get_or_lend(
         &self,
         slot: &AtomicU32,
@@ -93,7 +92,7 @@ impl<T> ItemPool<T> {
         let lent = chunk.get(at)?.get_or_init(make);
         let given = slot.compare_exchange(NOTHING, number, Ordering::AcqRel, Ordering::Relaxed);
         if given.is_err() {
-            // Another thread has filled the slot first.
+            // Another thread filled the slot first.
             self.put(number);
             return self.get(slot);
         }

@@ -1,4 +1,4 @@
-//! The items that a buffer lends to frames, and the state of these loans in each frame.
+//! The items that a buffer lends to frames, and each frame's state for these loans.
 
 use super::item_pool::{ItemPool, NOTHING};
 use super::peek::{OptimisticPage, PageSnapshots};
@@ -11,33 +11,33 @@ use crate::paged::buffer::{FrameHint, PAGE_HEADER, PageArena};
 use crate::sync::AtomicU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of reads of an unchanged page after which a snapshot of the page is made. Copying 16 KiB
-/// takes as long as acquiring a few dozen latches.
+/// A page is copied to a snapshot once it has been read this many times without a change. Copying
+/// 16 KiB takes as long as acquiring a few dozen latches.
 const READ_OFTEN: u64 = 12;
-/// Number of bits of the read counter.
+/// Number of bits in the read counter.
 const READ_BITS: u32 = 4;
 const _: () = assert!(READ_OFTEN < 1 << READ_BITS, "reads are counted");
-/// Number of frames per snapshot. A snapshot uses the memory of one frame.
+/// Number of frames per snapshot. A snapshot uses one frame's memory.
 const FRAMES_OF_SNAPSHOT: usize = 8;
 
-/// The items lent to one frame, and the counters of that frame.
+/// The items lent to one frame, and the frame's version and counters.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct FrameLoans {
-    /// The version of the page, which is incremented whenever the latch is acquired exclusively or
-    /// a page leaves the frame.
+    /// The page's version, which is incremented whenever the latch is acquired exclusively or a
+    /// page leaves the frame.
     pub(super) version: FrameVersion,
     /// The number of the page's snapshot. It is set under a shared latch, and cleared when the page
     /// leaves the frame.
     pub(super) snapshot: AtomicU32,
-    /// The version in the high bits, and in the low bits the number of reads at that version.
+    /// The version in the high bits, and the number of reads at that version in the low bits.
     read: AtomicU64,
-    /// The number of the item that contains the hints for the page's references. It is cleared
-    /// together with the snapshot.
+    /// The number of the item that contains the hints for the page's references. It is cleared with
+    /// the snapshot's number.
     ways: AtomicU32,
 }
 
 impl FrameLoans {
-    /// Creates the state of the frame with the number `frame` among `frames`. The frames of a pool
+    /// Creates the state of the frame with the number `frame` in a pool of `frames` frames. Frames
     /// exchange snapshots, so each frame starts with a different version.
     pub(in crate::paged::buffer) fn new(frame: usize, frames: usize) -> FrameLoans {
         FrameLoans {
@@ -55,7 +55,7 @@ impl FrameLoans {
     }
 
     /// Counts a read under the latch. Returns whether the page has been read often since its last
-    /// change. Occasionally a read may remain uncounted.
+    /// change. A read may occasionally go uncounted.
     pub(super) fn is_read_often(&self) -> bool {
         let version = self.version.get() << READ_BITS;
         let before = self.read.load(Ordering::Relaxed);
@@ -91,8 +91,8 @@ impl LoanPool {
         loans
     }
 
-    /// Takes back the items of a frame whose page leaves the frame. The frame's version must have
-    /// been incremented before.
+    /// Takes back the items of a frame whose page is leaving it. The frame's version must already
+    /// have been incremented.
     pub(in crate::paged::buffer) fn take_back(&self, lent: &FrameLoans) {
         if let Some(snapshot) = self.snapshots.kept.get(&lent.snapshot) {
             snapshot.clear();
@@ -108,7 +108,7 @@ impl LoanPool {
 }
 
 impl PoolOptions {
-    /// Returns the number of bytes of memory per frame in addition to its page.
+    /// Returns the memory in bytes that each frame needs beyond its page.
     pub(in crate::paged::buffer) fn bytes_beside(&self) -> usize {
         self.pins.bytes_beside(self.page_bytes)
     }
@@ -124,26 +124,26 @@ impl PoolOptions {
 
 /// The operations of a page buffer for readers that do not latch nodes.
 pub trait LatchFreeAccess {
-    /// Returns the hint to the frame of a child. The hint belongs to the reference with the number
-    /// `place` in a node.
+    /// Returns the hint to a child's frame. The hint belongs to the reference with the number
+    /// `place` in the node.
     fn way(&self, _node: &PageReadGuard<'_>, _place: usize) -> Option<&FrameHint> {
         None
     }
 
-    /// Like [`LatchFreeAccess::way`], for a node that is not latched.
+    /// Like [`LatchFreeAccess::way`], but for a node that is not latched.
     fn way_seen(&self, _node: &OptimisticPage<'_>, _place: usize) -> Option<&FrameHint> {
         None
     }
 
     /// Enables snapshots of pages that are read often, for readers that do not latch nodes.
-    /// Snapshots use the memory of frames that have no page.
+    /// Snapshots take their memory from frames that have no page.
     fn keep_snapshots(&self) {}
 
-    /// Notes that a page was read under its latch. If it is read often, a snapshot of it may be
-    /// made.
+    /// Records that a page was read under its latch, and may make a snapshot of it if it is read
+    /// often.
     fn offer(&self, _page: &PageReadGuard<'_>) {}
 
-    /// Returns the snapshot of a page, or `None` if there is none or it is out of date.
+    /// Returns a page's snapshot, or `None` if there is none or it is out of date.
     fn peek(&self, _page: u64, _way: Option<&FrameHint>) -> Option<OptimisticPage<'_>> {
         None
     }
@@ -184,8 +184,7 @@ impl LatchFreeAccess for PagePool {
             let (used, all) = shard.lock().give_up(most);
             allowed += (all - used.len()) as u32;
             for frame in used {
-                // A frame that a failed read has left may still be pinned. Such a frame keeps its
-                // memory.
+                // After a failed read, a frame may still be pinned. Such a frame keeps its memory.
                 if let Some(mut page) = self.frames[frame].latch.try_write() {
                     page.buffer
                         .take()
@@ -208,8 +207,7 @@ impl LatchFreeAccess for PagePool {
     }
 }
 
-/// A page whose latch was released after it was read. The page stays pinned, so that changes can be
-/// detected.
+/// A page that was read and then unlatched. It stays pinned, so that changes can be detected.
 #[derive(Debug)]
 pub(in crate::paged) struct UnlatchedPage<'b> {
     pin: FramePin<'b>,
@@ -228,10 +226,10 @@ impl<'b> PageReadGuard<'b> {
         self.pin.frame
     }
 
-    /// Releases the latch, but keeps the pin.
+    /// Releases the latch but keeps the pin.
     pub(in crate::paged) fn unlatch(self) -> UnlatchedPage<'b> {
         let PageReadGuard { page, pin } = self;
-        // No writer can hold the latch at this point, because this thread still holds it shared.
+        // No writer can hold the latch here, because this thread still holds it in shared mode.
         let version = pin.frame.lent.version.get();
         drop(page);
         assert!(pin.frame.is_pinned(), "the page stays (PB2)");

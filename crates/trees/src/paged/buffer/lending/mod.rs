@@ -1,6 +1,6 @@
-//! Items that are lent to frames: versions, snapshots of pages, and hints to the frames of
-//! referenced pages. They are needed for ways of descending a tree that are not used in production,
-//! so all of this is compiled only with the feature `couplings`.
+//! Items lent to frames: versions, page snapshots, and hints to the frames of referenced pages.
+//! They serve ways of descending a tree that are not used in production, so all of this is compiled
+//! only with the feature `couplings`.
 //!
 //! *Scope*: which items are lent to which frame, and when they are taken back.
 //!

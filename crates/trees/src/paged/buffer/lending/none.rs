@@ -1,5 +1,5 @@
-//! The variant without the feature `couplings`. No items are lent to frames, so every reader must
-//! latch the nodes that it visits.
+//! The variant without the feature `couplings`. Frames borrow no items, so every reader must latch
+//! the nodes that it visits.
 
 use crate::paged::buffer::hints::FrameHintTable;
 use crate::paged::buffer::pool::PoolOptions;
@@ -13,8 +13,8 @@ impl FrameLoans {
         FrameLoans
     }
 
-    /// Must be called before the page is changed, while the latch is held exclusively. Has no
-    /// effect in this variant.
+    /// Must be called under the exclusive latch, before the page is changed. Has no effect in this
+    /// variant.
     pub(in crate::paged::buffer) fn raise(&self) {}
 }
 
@@ -27,7 +27,7 @@ impl LoanPool {
         LoanPool
     }
 
-    /// Takes back the items of a frame whose page leaves the frame. Has no effect in this variant.
+    /// Takes back the items of a frame whose page is leaving it. Has no effect in this variant.
     pub(in crate::paged::buffer) fn take_back(&self, _lent: &FrameLoans) {}
 
     /// Returns the number of frames whose memory is used for items, which is 0 in this variant.
@@ -37,7 +37,7 @@ impl LoanPool {
 }
 
 impl PoolOptions {
-    /// Returns the number of bytes of memory per frame in addition to its page, which is 0 in this
+    /// Returns the memory in bytes that each frame needs beyond its page, which is 0 in this
     /// variant.
     pub(in crate::paged::buffer) fn bytes_beside(&self) -> usize {
         0

@@ -1,16 +1,15 @@
-//! Selects the pages that have snapshots, and lets readers use them without a latch.
+//! Selects the pages that get snapshots, and lets readers use them without a latch.
 //!
-//! Snapshots are useful for nodes that are read many times between two changes. This includes most
-//! inner nodes, and all inner nodes of a B⁺-tree. A node is copied once it has been read several
-//! times at the same version. The memory of snapshots is limited: in a pool, they use the memory of
-//! frames that are set aside for them.
+//! A snapshot pays off for a node that is read many times between two changes: most inner nodes,
+//! and all inner nodes of a B⁺-tree. A node is copied once it has been read several times at the
+//! same version. Snapshots have limited memory, which a pool takes from frames that it sets aside.
 
 use super::item_pool::ItemPool;
 use super::versions::PageSnapshot;
 use crate::paged::buffer::frame::{PageFrame, PageReadGuard};
 use std::fmt;
 
-/// The snapshots of the pages in a buffer.
+/// The snapshots of a buffer's pages.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct PageSnapshots {
     content_bytes: usize,
@@ -18,7 +17,7 @@ pub(in crate::paged::buffer) struct PageSnapshots {
 }
 
 impl PageSnapshots {
-    /// Creates an empty set in which the maximum number of snapshots is 0.
+    /// Creates an empty set, which may not have any snapshots yet.
     pub(in crate::paged::buffer) fn new(content_bytes: usize) -> PageSnapshots {
         assert!(content_bytes > 0, "a page has content");
         PageSnapshots {
@@ -27,7 +26,7 @@ impl PageSnapshots {
         }
     }
 
-    /// Makes a snapshot of a page, if the page has been read often since its last change.
+    /// Makes a snapshot of a page if the page has been read often since its last change.
     pub(in crate::paged::buffer) fn offer(&self, page: &PageReadGuard<'_>) {
         let frame = page.frame();
         if self.kept.most() == 0 || !frame.lent.is_read_often() {
@@ -40,7 +39,7 @@ impl PageSnapshots {
         }
     }
 
-    /// Returns access to a page without a latch. Returns `None` unless the frame has an up-to-date
+    /// Gives access to a page without a latch. Returns `None` unless the frame has an up-to-date
     /// snapshot of the page.
     pub(in crate::paged::buffer) fn peek<'b>(
         &'b self,
@@ -59,9 +58,8 @@ impl PageSnapshots {
     }
 }
 
-/// A page that is read without a latch and without a pin. Data that was read from it is valid only
-/// if [`OptimisticPage::is_unchanged`] returns true afterwards. Before that call, the data may be
-/// arbitrary.
+/// A page that is read without a latch or a pin. Data read from it may be arbitrary until a later
+/// call of [`OptimisticPage::is_unchanged`] returns true.
 pub struct OptimisticPage<'b> {
     frame: &'b PageFrame,
     snapshot: &'b PageSnapshot,
@@ -75,8 +73,8 @@ impl<'b> OptimisticPage<'b> {
         self.page
     }
 
-    /// Returns whether the page has neither been changed nor left its frame since this value was
-    /// created. If so, everything that has been read from it is valid.
+    /// Returns whether the page has neither changed nor left its frame since this value was
+    /// created. If so, everything read from it so far is valid.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.frame.lent.version.is_still(self.version)
@@ -188,8 +186,8 @@ mod tests {
         let frames = [first(0), first(1)];
         world.write(&frames[0], 30);
         (0..20).for_each(|_| world.read(&frames[0]));
-        // A reader looks up the snapshot of the first frame and is then suspended. Meanwhile, the
-        // page leaves that frame and returns to it, and the snapshot is lent to the other frame.
+        // A reader looks up the first frame's snapshot and is then suspended. Meanwhile, the page
+        // leaves that frame and returns to it, and the snapshot is lent to the other frame.
         let asleep = world.loans.snapshots.kept.get(&frames[0].lent.snapshot).unwrap();
         frames[0].leave(&world.loans);
         world.write(&frames[0], 30);

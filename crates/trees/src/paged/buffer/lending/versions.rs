@@ -1,9 +1,9 @@
-//! Versions of pages, and snapshots of a page's content at one version. They allow reads without a
-//! latch and without a pin.
+//! Page versions, and snapshots of a page's content at one version. They allow reads without a
+//! latch or a pin.
 //!
-//! A writer changes the bytes of a page as ordinary memory. Reading these bytes concurrently would
-//! be a data race, even if the result were discarded. Reads without a latch therefore use a copy of
-//! the page in atomic words, which is made under a shared latch:
+//! A writer changes the bytes of a page as ordinary memory, so reading them concurrently would be a
+//! data race even if the result were discarded. Reads without a latch therefore use a copy of the
+//! page in atomic words, which is made under a shared latch:
 //!
 //! ```text
 //!   writer   exclusive latch · version + 1 · changes
@@ -11,14 +11,14 @@
 //!   reader   v = version · "of v"? · frame of the page? · words · version = v?
 //! ```
 //!
-//! A reader detects that the words were overwritten while it was reading them: the copying thread
-//! had seen a later version before, so a reader that sees one of the new words also sees that
-//! version. When a page leaves its frame, the frame's version is incremented; changes of the page
-//! in another frame happen after that.
+//! A reader notices if the words were overwritten while it was reading them. The thread that copied
+//! the new words had already seen a later version, so a reader that sees one of these words also
+//! sees that version. When a page leaves its frame, the frame's version is incremented before the
+//! page can change in another frame.
 //!
 //! Frames that exchange snapshots must have different versions at all times. Suppose that a reader
 //! is suspended while its snapshot is lent to another frame. If both frames had the same version,
-//! the reader could accept the words of the other frame as those of its own page.
+//! the reader could take the other frame's words for those of its own page.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -40,30 +40,29 @@ impl FrameVersion {
         FrameVersion(AtomicU64::new(first))
     }
 
-    /// Returns the first version of the frame with the number `frame` among `frames`. First
-    /// versions are so far apart that two frames never have the same version: in the largest pool,
-    /// one frame would have to be latched at least 2^31 times while no other frame is latched.
+    /// Returns the first version of the frame with the number `frame` in a pool of `frames` frames.
+    /// First versions are so far apart that two frames never reach the same version: even in the
+    /// largest pool, one frame would have to be latched 2^31 times while no other frame is latched.
     pub(in crate::paged::buffer) fn first_of(frame: usize, frames: usize) -> u64 {
         assert!(frame < frames, "frames are numbered");
         (u64::MAX / 2 / frames as u64) * frame as u64
     }
 
-    /// Returns the version. It must be called before the content is read.
+    /// Returns the version. Call this before reading the content.
     pub(in crate::paged::buffer) fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Increments the version before a change. The caller must hold the exclusive latch, or must
-    /// know that no thread holds the latch.
+    /// Increments the version before a change. The caller must hold the exclusive latch, or know
+    /// that no thread holds the latch.
     pub(in crate::paged::buffer) fn raise(&self) {
-        // A thread that later reads data that was changed together with this page, under a latch or
-        // in a snapshot, also sees the new version.
+        // A later reader may see data that was changed together with this page, under a latch or in
+        // a snapshot. It then also sees the new version.
         let before = self.0.fetch_add(1, Ordering::Release);
         assert!(before < CHANGING - 1, "versions are counted");
     }
 
-    /// Returns whether the version is still `version`. It must be called after the content has been
-    /// read.
+    /// Returns whether the version is still `version`. Call this after reading the content.
     pub(in crate::paged::buffer) fn is_still(&self, version: u64) -> bool {
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == version
@@ -73,7 +72,7 @@ impl FrameVersion {
 /// The content of a page at one version.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct PageSnapshot {
-    /// The version of the page whose content is in `words`.
+    /// The version of the page from which `words` was copied.
     of: AtomicU64,
     words: Box<[AtomicU64]>,
 }
@@ -89,8 +88,8 @@ impl PageSnapshot {
         }
     }
 
-    /// Copies the content of a page at `version` into the snapshot. The caller must hold the page's
-    /// latch shared. If another thread is copying the page, this does nothing.
+    /// Copies a page's content at `version` into the snapshot. The caller must hold the page's
+    /// latch in shared mode. If another thread is already copying the page, this does nothing.
     pub(in crate::paged::buffer) fn fill(&self, version: u64, content: &[u8]) {
         assert!(
             content.len().div_ceil(WORD) == self.words.len(),
@@ -106,7 +105,7 @@ impl PageSnapshot {
         if begun.is_err() {
             return;
         }
-        // A thread that sees one of the words stored below also sees the version that was set
+        // A reader that sees one of the words stored below also sees the version that was set
         // before them.
         fence(Ordering::Release);
         let (whole, rest) = content.as_chunks::<WORD>();
@@ -125,9 +124,9 @@ impl PageSnapshot {
         self.of.store(version, Ordering::Release);
     }
 
-    /// Removes the content. This is necessary before the snapshot is lent to another frame, whose
-    /// version may be the same. The version of the previous frame must have been incremented, and
-    /// no thread may be copying its page.
+    /// Removes the content, which must happen before the snapshot is lent to another frame, because
+    /// that frame may have the same version. The previous frame's version must already have been
+    /// incremented, and no thread may be copying its page.
     pub(in crate::paged::buffer) fn clear(&self) {
         let before = self.of.swap(NONE, Ordering::AcqRel);
         assert!(before != CHANGING, "who copies a page has pinned it");
@@ -139,11 +138,11 @@ impl PageSnapshot {
         self.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Returns the version of a frame if the snapshot has the same version and the frame contains
-    /// the page, and `None` otherwise.
+    /// Returns a frame's version if the snapshot has the same version and the frame contains the
+    /// page, and `None` otherwise.
     ///
-    /// The order of the loads matters: the frame's page number is loaded after the snapshot's
-    /// version, so that it is the page number at that version.
+    /// The load order matters: the frame's page number is loaded after the snapshot's version, so
+    /// that it is the page number at that version.
     pub(in crate::paged::buffer) fn prove(
         &self,
         version: &FrameVersion,

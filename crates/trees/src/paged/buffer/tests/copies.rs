@@ -1,5 +1,5 @@
 //! Tests of copies made while pages are being overwritten, of roots written while other threads
-//! have latched pages, and of readers after a failed write.
+//! hold page latches, and of readers after a failed write.
 
 use super::*;
 use crate::paged::error::too_many_pages;
@@ -51,8 +51,8 @@ fn a_copy_has_the_root_that_was_held_whatever_was_written_since() {
         set_all(&pool, 2000);
         let second = pool.write_root(b"", LastRoot::Durable).unwrap();
         pool.hold();
-        // Each root becomes durable before the next one is written. Without the call of `hold`, the
-        // images of older roots would therefore be dropped.
+        // Each root becomes durable before the next one is written, so without the call of `hold`
+        // the images of older roots would be dropped.
         for round in 3..8 {
             set_all(&pool, 1000 * round);
             pool.write_root(b"", LastRoot::Durable).unwrap();
@@ -165,8 +165,8 @@ fn a_page_that_another_thread_has_latched_is_waited_for_before_a_root_is_handed_
         let latched = pool.pin_exclusive(page).unwrap();
         let root = std::thread::scope(|scope| {
             let standing = scope.spawn(|| pool.write_root(b"", LastRoot::Unknown).unwrap());
-            // The thread must still wait after everything else has been written. The bound on the
-            // loop matters only if the test fails.
+            // The thread must still be waiting after everything else has been written. The bound on
+            // the loop matters only if the test fails.
             let mut looks = 0;
             while !standing.is_finished() && looks < 2000 {
                 looks += 1;
@@ -189,7 +189,7 @@ fn after_a_failed_write_readers_go_on_and_what_was_changed_stays() {
         set_all(&pool, 1000);
         pool.write_root(b"", LastRoot::Unknown).unwrap();
         directory.inject(InjectedFault::failing(operation).sticky());
-        // Change as many pages as fit into memory, and some more.
+        // Change somewhat more pages than fit into memory.
         for page in 0..40 {
             set(&mut pool.pin_exclusive(page).unwrap(), 5000 + page);
         }

@@ -1,12 +1,13 @@
-//! Tests that a crash at any point leaves the last checkpoint, or the one that was being written.
+//! Tests that a crash at any point leaves either the last checkpoint or the one that was being
+//! written.
 
 use super::*;
 use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The expected values of all pages at the last two checkpoints, by page number. A free page has no
-/// value.
+/// The values that all pages should have at the last two checkpoints, by page number. A free page
+/// has no value.
 #[derive(Default)]
 struct Expected {
     last: Vec<Option<u64>>,
@@ -130,7 +131,7 @@ fn a_crash_while_a_long_journal_shrinks_leaves_a_checkpoint() {
     fill(&pool, PAGES);
     pool.checkpoint(&PAGES.to_le_bytes()).unwrap();
     (0..PAGES).for_each(|page| set(&mut pool.pin_exclusive(page).unwrap(), 500 + page));
-    // Enough images have been written for the file to shrink once they are no longer needed.
+    // Enough images were written that the file can shrink once they are no longer needed.
     assert!(pool.statistics().images > 100);
     let (old, new): (Vec<_>, Vec<_>) = (0..PAGES).map(|page| (Some(page), Some(500 + page))).unzip();
     let points = Arc::new(AtomicU64::new(0));

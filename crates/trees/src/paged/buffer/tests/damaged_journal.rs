@@ -1,5 +1,5 @@
-//! Tests of a damaged journal. Pages that it should restore must result in errors, and must never
-//! return content that was written after the checkpoint.
+//! Tests of a damaged journal. Reading a page that it can no longer restore must return an error,
+//! never content that was written after the checkpoint.
 
 use super::*;
 use alluvium_base::Purpose;
@@ -33,8 +33,8 @@ fn damage(
     file.write_at(offset, bytes, Purpose::Other).unwrap();
 }
 
-/// Returns the files of a process that died while it was overwriting pages, and two roots, either
-/// of which may be the durable one.
+/// Returns the files of a process that died while overwriting pages, and two roots, either of which
+/// may be the durable one.
 fn died() -> (SimDirectory, [Vec<u8>; 2]) {
     let directory = SimDirectory::new(4);
     let pool = PagePool::create_hosted(&directory, "pages", 0xa11, options(8), validate()).unwrap();
@@ -57,8 +57,8 @@ fn wanted(root: usize, page: u64) -> u64 {
     }
 }
 
-/// Returns the number of pages of a root that cannot be read. Requires that all other pages have
-/// the values of that root.
+/// Returns how many pages of a root cannot be read. Requires that all other pages have the values
+/// of that root.
 fn lost(pool: &PagePool, root: usize) -> u64 {
     let mut lost = 0;
     for page in 0..PAGES {
@@ -89,7 +89,7 @@ fn a_damaged_record_makes_its_page_an_error_at_every_later_opening() {
         let len = directory.open(name, FileOptions::DIRECT).unwrap().len();
         for (record, at) in (0..len / RECORD).flat_map(|record| flips.map(|at| (record, at))) {
             if record > 50 {
-                // Beyond the last record.
+                // The offset is past the last record.
                 continue;
             }
             let image = directory.image(CrashSurvival::Process, 1);
@@ -145,7 +145,7 @@ fn a_journal_that_ends_early_or_has_holes_loses_no_page_without_a_word() {
             let file = image.open(name, FileOptions::DIRECT).unwrap();
             file.truncate(0).unwrap();
         });
-        // Either file may contain the images, depending on which one was being written.
+        // The images may be in either file, depending on which one was being written.
         assert!((cut > 0) == (all > 0) && cut <= 33, "{name}: {cut} and {all}");
     }
 }

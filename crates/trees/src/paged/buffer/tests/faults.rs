@@ -107,9 +107,9 @@ fn a_full_disk_changes_nothing_and_the_pool_goes_on() {
     let error = pool.allocate().map(|page| page.number()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full);
     assert_eq!(pool.reserve(1).unwrap_err().kind(), ErrorKind::Full);
-    // Overwriting pages of the checkpoint requires space in the journal, which cannot grow either.
+    // Overwriting pages of the checkpoint needs space in the journal, which cannot grow either.
     (0..8).for_each(|page| set(&mut pool.pin_exclusive(page).unwrap(), 70 + page));
-    // Readers can use the spare frames.
+    // Readers can still use the spare frames.
     assert_eq!(get(&pool.pin_shared(20).unwrap()), 20);
     assert_eq!(pool.checkpoint(&[]).unwrap_err().kind(), ErrorKind::Full);
     directory.set_capacity(1 << 40);

@@ -1,4 +1,4 @@
-//! Tests of hosted pages, whose roots may or may not become durable. The pages must open in the
+//! Tests of hosted pages whose roots may or may not become durable. The pages must open in the
 //! state of every root that may be the durable one.
 
 use super::*;
@@ -6,7 +6,7 @@ use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A root, and the values of all pages in its state.
+/// A root, and the values of all its pages.
 type Stood = (Vec<u8>, Vec<Option<u64>>);
 
 fn create_hosted(directory: &dyn Directory, frames: usize) -> PagePool {
@@ -58,9 +58,9 @@ fn stand(pool: &PagePool, now: &[Option<u64>], last: LastRoot) -> Stood {
     (root, now.to_vec())
 }
 
-/// Checks before every operation of the device that every root that may be durable can be opened.
+/// Checks before every device operation that each root that may be durable can be opened.
 /// Repeatedly, the process dies, one of these roots becomes the durable one, and the test continues
-/// from that root.
+/// from it.
 fn story(seed: u64, rounds: usize) -> u64 {
     let mut rng = fastrand::Rng::with_seed(seed);
     let directory = SimDirectory::new(seed);
@@ -101,8 +101,7 @@ fn story(seed: u64, rounds: usize) -> u64 {
             candidates.drain(..older);
         }
         if round % 5 == 4 {
-            // The changes made since the last root are lost, and possibly the most recent roots as
-            // well.
+            // The changes since the last root are lost, and possibly the most recent roots as well.
             change(&pool, &mut now, &mut rng);
             drop(pool);
             let at = rng.usize(..candidates.lock().unwrap().len());

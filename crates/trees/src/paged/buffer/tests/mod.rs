@@ -1,6 +1,6 @@
 //! Tests of the pool: comparison with a model, races, device failures and crashes.
 //!
-//! *Scope*: pages whose content is a number.
+//! *Scope*: pages that each contain a number.
 //!
 //! *Must not depend on*: trees.
 
@@ -62,7 +62,7 @@ fn open(directory: &dyn Directory, frames: usize) -> (PagePool, Vec<u8>) {
     PagePool::open(directory, "pages", options(frames), validate()).unwrap()
 }
 
-/// Allocates pages whose values are their page numbers.
+/// Allocates pages, and sets each page's value to its page number.
 fn fill(pool: &PagePool, pages: u64) {
     for _ in 0..pages {
         let mut page = pool.allocate().unwrap();
@@ -134,7 +134,7 @@ fn when_all_frames_are_pinned_the_wait_ends_with_an_error() {
         drop(held);
         assert_eq!(waiting.join().unwrap().unwrap(), 9, "it waited");
     });
-    // The page number for which no frame was available has not been lost.
+    // The page number that was allocated without a frame has not been lost.
     pool.checkpoint(&[]).unwrap();
     assert_eq!(pool.free_pages(), [20]);
     let (pool, _) = open(&directory, 8);
@@ -205,8 +205,7 @@ fn a_page_that_is_allocated_again_is_empty() {
     fill(&pool, 40);
     for others in [0, 20] {
         pool.free(pool.pin_exclusive(7).unwrap());
-        // Allocate the page again, in one case while it is still in its frame, and in the other
-        // after it has been evicted.
+        // Allocate the page again, either while it is still in its frame or after its eviction.
         (10..10 + others).for_each(|page| drop(pool.pin_shared(page).unwrap()));
         let mut page = pool.allocate().unwrap();
         assert!(page.number() == 7 && page.iter().all(|byte| *byte == 0));

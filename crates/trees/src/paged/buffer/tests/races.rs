@@ -112,7 +112,7 @@ fn hits_go_on_while_an_eviction_waits_for_the_device() {
     std::thread::scope(|scope| {
         scope.spawn(|| fill(&pool, 1));
         let page = begins.recv().unwrap();
-        // The page stays in the process of being written until the message below is sent.
+        // The page counts as being written until the message below is sent.
         for other in 0..8 {
             assert_eq!(
                 get(&pool.pin_shared(other).unwrap()),
@@ -212,7 +212,7 @@ fn a_page_that_is_pinned_or_dirty_is_not_evicted() {
     );
 }
 
-/// Returns whether hints to frames are stored for references.
+/// Returns whether the options store hints for references.
 fn is_remembered(_options: &PoolOptions) -> bool {
     #[cfg(feature = "couplings")]
     return _options.pins == PinPolicy::Swizzled;
@@ -220,7 +220,7 @@ fn is_remembered(_options: &PoolOptions) -> bool {
     false
 }
 
-/// Returns whether pages can be read without a latch.
+/// Returns whether the options allow reads without a latch.
 fn can_peek(_options: &PoolOptions) -> bool {
     #[cfg(feature = "couplings")]
     return _options.pins != PinPolicy::Locked;
@@ -228,8 +228,8 @@ fn can_peek(_options: &PoolOptions) -> bool {
     false
 }
 
-/// Reads a page so often that a snapshot is made, and then reads the snapshot. Its value must be at
-/// least the value that `added` had before.
+/// Reads a page often enough that a snapshot is made, and then reads the snapshot. Its value must
+/// be at least the value that `added` had before.
 #[cfg(feature = "couplings")]
 fn peek_at(
     pool: &PagePool,
@@ -276,16 +276,16 @@ fn bases() -> Vec<PoolOptions> {
     [1, 3].map(base).to_vec()
 }
 
-/// Several threads increment numbers in random pages. No increment may be lost.
+/// Increments numbers in random pages from several threads. No increment may be lost.
 fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, base: PoolOptions) {
     let directory = MemoryDirectory::new();
     let shards = base.shards;
     let options = PoolOptions {
         policy,
-        // Most threads need a frame that another thread is using. On a busy machine, this may take
-        // a long time.
+        // Most threads need a frame that another thread is using, which may take long on a busy
+        // machine.
         longest_wait: Duration::from_secs(60),
-        // The number of frames must be the same for all pools of a kind.
+        // All pools of a kind must have the same number of frames.
         memory_bytes: frames * shards * (PAGE + base.bytes_beside()),
         ..base
     };
@@ -348,8 +348,7 @@ fn no_change_is_lost_with_more_threads_than_processors_and_few_frames() {
         // threads need.
         add_up(12 * shards as u64, 8, 4, QueuePolicy::Fifo, base);
         add_up(20 * shards as u64, 16, 6, QueuePolicy::Quarter, base);
-        // All pages fit into memory, so every pin except the first of a page finds the page in
-        // memory.
+        // All pages fit into memory, so every pin but a page's first finds the page in memory.
         add_up(200, 256, 4, QueuePolicy::Quarter, base);
     }
 }

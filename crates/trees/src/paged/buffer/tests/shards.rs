@@ -1,4 +1,4 @@
-//! Pages in several shards.
+//! Tests of pages in several shards.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn pages_of_each_shard_are_kept_written_and_found_again() {
     set(&mut pool.pin_exclusive(5).unwrap(), 1 << 40);
     fill(&pool, 100);
     drop(pool);
-    // The number of shards is not stored, so it may be different now.
+    // The number of shards is not stored, so it may change between openings.
     let options = PoolOptions {
         shards: 2,
         ..options(48)

@@ -50,7 +50,7 @@ fn space_of_free_pages_goes_back_once_no_root_needs_it_and_is_asked_for_again() 
     // A root whose pages have holes can be opened, and so can a root that is older than the holes.
     let image = directory.image(CrashSurvival::Process, 1);
     assert_eq!(open_large(&image, &few).free_pages().len(), 1800);
-    // A full disk is detected when pages are allocated, not later when they are written.
+    // A full disk is noticed when pages are allocated, not later when they are written.
     pool.reserve_for(1, PAGES).unwrap();
     directory.set_capacity(directory.used());
     let mut taken = 0;
@@ -77,7 +77,7 @@ fn space_of_free_pages_goes_back_once_no_root_needs_it_and_is_asked_for_again() 
     let again = pool.write_root(b"", LastRoot::Durable).unwrap();
     drop(pool);
     let pool = open_large(&directory, &again);
-    // Pages that were never used have space. They are allocated before pages whose space may have
+    // Pages that were never used have space, and are allocated before pages whose space may have
     // been released.
     let (pages, free) = (pool.statistics().pages, pool.free_pages());
     assert_eq!(pages - free.len() as u64, PAGES);

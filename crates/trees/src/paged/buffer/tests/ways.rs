@@ -1,4 +1,4 @@
-//! Tests of pins with hints that are stored for references, and of reads without latches.
+//! Tests of pins through hints that are stored for references, and of reads without latches.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn with(directory: &dyn Directory, frames: usize, pins: PinPolicy, shards: usize
 fn references_of_a_node_remember_each_for_itself_until_it_leaves_its_frame() {
     let pool = with(&MemoryDirectory::new(), 16, PinPolicy::Swizzled, 1);
     fill(&pool, 64);
-    // Only two nodes can have hints, which is an eighth of the frames.
+    // Hints may use an eighth of the frames, which is enough for only two nodes.
     let [one, two, three] = [1, 2, 3].map(|page| pool.pin_shared(page).unwrap());
     for place in 0..16 {
         pool.way(&one, place).unwrap().set(place);
@@ -35,14 +35,14 @@ fn references_of_a_node_remember_each_for_itself_until_it_leaves_its_frame() {
     assert!(locked.way(&locked.pin_shared(0).unwrap(), 0).is_none());
 }
 
-/// Reads a page so often that a snapshot is made.
+/// Reads a page often enough that a snapshot is made.
 fn read_often(pool: &PagePool, page: u64, way: &FrameHint) {
     for _ in 0..12 {
         pool.offer(&pool.pin_shared_by(page, Some(way)).unwrap());
     }
 }
 
-/// Pins pages so often that other pages are evicted.
+/// Pins pages often enough that other pages are evicted.
 fn use_twice(pool: &PagePool, pages: std::ops::Range<u64>) {
     for page in pages {
         (0..2).for_each(|_| drop(pool.pin_shared(page).unwrap()));
@@ -102,7 +102,7 @@ fn a_page_that_leaves_its_frame_is_not_read_there_any_more() {
         assert!(pool.peek(5, Some(&ways[5])).is_none());
         read_often(&pool, 5, &ways[5]);
         assert!(pool.peek(5, Some(&ways[5])).is_some() && !peek.is_unchanged());
-        // A hint to the frame of another page does not find this page.
+        // A hint to another page's frame does not find this page.
         assert!(pool.peek(6, Some(&ways[5])).is_none());
     }
 }

@@ -9,25 +9,25 @@ use crate::paged::node::message::MessageAction;
 pub(in crate::paged) struct ChildReference {
     /// The page number of the child.
     pub(in crate::paged) page: u64,
-    /// 0 for the first child; otherwise the number of the slot of its pivot plus 1. This number
-    /// does not change when other pivots are inserted.
+    /// 0 for the first child; otherwise 1 plus the slot number of its pivot. This number does not
+    /// change when other pivots are inserted.
     #[cfg(feature = "couplings")]
     pub(in crate::paged) place: usize,
 }
 
-/// The result of looking up a key in an inner node.
+/// What a lookup of a key in an inner node found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::paged) struct ChildLookup {
     pub(in crate::paged) kind: Option<PageContentKind>,
     pub(in crate::paged) level: u8,
-    /// The action of the message about the key in the node's buffer, if there is one.
+    /// The action of the buffered message for the key, if there is one.
     pub(in crate::paged) action: Option<MessageAction>,
     /// The reference to the child whose range contains the key.
     pub(in crate::paged) to: ChildReference,
 }
 
-/// Looks up a key in an inner node. If the node's buffer has a message about the key, its operand
-/// is copied into `operand`.
+/// Looks up a key in an inner node. If the node's buffer has a message for the key, copies its
+/// operand into `operand`.
 pub(in crate::paged) fn look(
     shape: &NodeShape,
     node: &[u8],
@@ -67,8 +67,7 @@ pub(in crate::paged) fn reference_at(table: &NodeArray, node: &[u8], at: usize) 
     }
 }
 
-/// Returns the number that identifies a reference. It does not change when other pivots are
-/// inserted.
+/// Returns the number that identifies a reference. Inserting other pivots does not change it.
 #[cfg(feature = "couplings")]
 fn place_at(table: &NodeArray, node: &[u8], at: usize) -> usize {
     let slot = at

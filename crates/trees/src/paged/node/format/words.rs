@@ -1,6 +1,6 @@
-//! Lookups in inner nodes without a latch. The words of the node may change during the lookup.
+//! Lookups in inner nodes without a latch, while the node's words may change.
 //!
-//! Because words may change at any time, no length, slot number or count read from them is trusted.
+//! The words may change at any time, so no length, slot number or count read from them is trusted.
 //! The result is meaningless until the node's version has been validated.
 
 use super::{
@@ -46,7 +46,7 @@ impl NodeArray {
         u16_in(words, self.entry(at) + 8).min(self.capacity.saturating_sub(1))
     }
 
-    /// Like [`NodeArray::find`], in words that may change during the search.
+    /// Like [`NodeArray::find`], but in words that may change during the search.
     fn find_in(&self, words: &(impl NodeWords + ?Sized), key: &[u8]) -> Result<usize, usize> {
         let head = head_of(key);
         let (mut low, mut high) = (0, u16_in(words, self.count_at).min(self.capacity));
@@ -77,7 +77,7 @@ impl NodeArray {
     }
 }
 
-/// Like [`look`], in words that may change during the lookup.
+/// Like [`look`], but in words that may change during the lookup.
 pub(in crate::paged) fn look_at(
     shape: &NodeShape,
     words: &(impl NodeWords + ?Sized),
@@ -149,7 +149,8 @@ mod tests {
         NodeShape::new(content_bytes, sizes).unwrap()
     }
 
-    /// Returns a random key of one of several lengths. Many keys have the same first eight bytes.
+    /// Returns a random key of one of several lengths. Many of these keys share their first eight
+    /// bytes.
     fn draw(rng: &mut fastrand::Rng) -> Vec<u8> {
         let mut key = b"abcdefgh".to_vec();
         key.truncate(rng.usize(6..=8));
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn words_say_what_bytes_say() {
         let mut rng = fastrand::Rng::with_seed(11);
-        // In this shape, the content ends in the middle of a word.
+        // With this layout, the content ends in the middle of a word.
         let adaptive = shape(987).divided_by_nodes().unwrap();
         for shape in [shape(472), shape(987), adaptive] {
             for round in 0..400 {

@@ -63,7 +63,7 @@ fn two_leaves_become_one_or_have_half_each() {
             assert_eq!(shape.pairs.key(&right, 0), between);
             let is_sound = !is_under_full(&shape, &left) && !is_under_full(&shape, &right);
             assert!(is_sound, "{of_left} {of_right} of {s}");
-            // If one of the nodes was under-full before, neither of them is nearly full now.
+            // If either node was under-full before, neither is nearly full now.
             let most = shape.pairs.len(&left).max(shape.pairs.len(&right));
             assert!(!is_small || most <= s * 3 / 4);
         }
@@ -90,8 +90,7 @@ fn nodes(
             next += 1;
         }
         for message in 0..messages[at] {
-            // The messages of the left node are below the pivot, and are spread over the node's
-            // children.
+            // The left node's messages are below the pivot, and are spread over its children.
             let (from, to) = match at {
                 0 => (0, between),
                 _ => (between, next * 10),
@@ -107,7 +106,7 @@ fn nodes(
     (nodes, key(between).to_vec())
 }
 
-/// The children of both nodes, the pivots between these children, and the messages of both nodes.
+/// The children of both nodes, the pivots between them, and the messages of both nodes.
 type Whole = (Vec<u64>, Vec<Vec<u8>>, Vec<(Vec<u8>, MessageAction)>);
 
 fn whole(shape: &NodeShape, nodes: &[&Vec<u8>], between: Option<&[u8]>) -> Whole {

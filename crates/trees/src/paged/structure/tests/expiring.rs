@@ -1,12 +1,12 @@
-//! Tests of values that expire and to which merge operands apply, by comparison with a model that
-//! has a clock. They include memtables, range deletes, snapshots, checkpoints, rewrites, and
+//! Tests of values that expire and that merge operands apply to, by comparison with a model that
+//! has a clock. They cover memtables, range deletes, snapshots, checkpoints, rewrites, and
 //! processes that die.
 
 use super::*;
 use alluvium_dictionary::merge::{AddOperator, MergeOperator};
 
-/// The state of a key in the model: a value, which may expire, and the merge operands above it,
-/// which are combined into one.
+/// A key's state in the model: a value, which may expire, and the merge operands above it, combined
+/// into one.
 #[derive(Clone, Debug, Default)]
 struct Known {
     base: Option<(Vec<u8>, u64)>,
@@ -42,7 +42,7 @@ struct Clocked {
     now_ms: u64,
     keys: Keys,
     snapshots: BTreeMap<SequenceNumber, Keys>,
-    /// Memtables that are newer than the last checkpoint.
+    /// The memtables since the last checkpoint.
     since: Vec<(Arc<Memtable>, SequenceNumber)>,
 }
 
@@ -187,7 +187,7 @@ impl Clocked {
     }
 }
 
-/// Runs rewrites as long as any is due.
+/// Runs rewrites until none is due.
 fn work(paged: &PagedDictionary) {
     paged.compact_part(b"").unwrap();
     let mut steps = 0;

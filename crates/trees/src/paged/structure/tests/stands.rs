@@ -1,4 +1,4 @@
-//! Tests of roots that were returned to the store and never became durable. The durable state must
+//! Tests of roots that were returned to the store but never became durable. The durable state must
 //! open unchanged.
 
 use super::*;
@@ -27,7 +27,7 @@ fn roots_that_never_became_durable_are_not_taken_for_what_a_crash_leaves() {
                 world.take(&paged, &memtable);
                 stand_in_vain(&paged);
             }
-            // Pages of all these roots are overwritten.
+            // This overwrites pages of all these roots.
             let memtable = world.memtable(120);
             world.take(&paged, &memtable);
             paged.prepare().unwrap();
@@ -49,7 +49,7 @@ fn a_root_that_stood_twice_is_durable_once_its_generation_is() {
     for round in 0..40 {
         let memtable = world.memtable(100);
         world.take(&paged, &memtable);
-        // Request the root a second time with the pages unchanged, so that nothing is written.
+        // Request the root again without having changed the pages, so nothing is written.
         let first = paged.checkpoint_root().unwrap().root.clone();
         assert_eq!(paged.checkpoint_root().unwrap().root, first, "round {round}");
         checkpoint(&paged);
@@ -76,7 +76,7 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
         world.take(&paged, &first);
         checkpoint(&paged);
         let before = world.state.clone();
-        // With long values, a slice needs many pages.
+        // Long values make a slice need many pages.
         let memtable = Memtable::new(16 << 20);
         for number in 0..900 {
             let key = format!("{number:03}").into_bytes();
@@ -94,7 +94,7 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
         };
         let mut taking = begin();
         taking.poll(1).unwrap();
-        // Allocate most of the reserved pages for other data. What remains is enough for only a few
+        // Fill most of the free disk space with other data. What is left is enough for only a few
         // slices.
         directory.set_capacity(directory.used());
         let buffer = &paged.core().buffer;

@@ -1,9 +1,9 @@
-//! Tests of the cost of keeping several versions of keys: with snapshots, with range deletes, and
+//! Tests of what it costs to keep several versions of keys: with snapshots, with range deletes, and
 //! after values have expired.
 
 use super::*;
 
-/// Returns options for pages that are large enough for the versions of several dozen keys.
+/// Returns options for pages that can hold the versions of several dozen keys.
 fn wide(kind: Sort) -> PagedOptions {
     PagedOptions {
         node_bytes: 4096,
@@ -152,8 +152,8 @@ fn values_that_have_expired_are_taken_out_without_being_asked_for() {
         paged.shared.home.horizon.tick(9000);
         clear(&paged);
         assert_eq!(paged.approximate_len(&everything).unwrap(), 3);
-        // Expired values that were written before the store was opened are counted by scans that
-        // skip them.
+        // Expired values that were written before the store was opened are counted by the scans
+        // that skip them.
         write(&paged, 1003..2000, 20_000);
         checkpoint(&paged);
         drop(paged);

@@ -1,6 +1,6 @@
-//! Model-checked tests of readers without latches that run concurrently with writers and with
-//! threads that copy pages. The model checker runs a test under every schedule, and with every
-//! value that the memory model allows a load to return, up to a bound on the number of preemptions:
+//! Model-checked tests of readers without latches, concurrent with writers and with threads that
+//! copy pages. The model checker runs a test under every schedule, and with every value that the
+//! memory model allows a load to return, up to a bound on the number of preemptions:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \
@@ -177,8 +177,8 @@ fn a_page_that_was_changed_in_another_frame_is_not_read_in_the_first() {
         let others = Arc::clone(&nodes);
         let moving = thread::spawn(move || {
             let (first, child) = &*others;
-            // The parent leaves its frame. From another frame, its content is then moved to the
-            // child.
+            // The parent leaves its frame, and its content is then moved to the child from another
+            // frame.
             first.version.raise();
             first.owner.store(u64::MAX, Ordering::Release);
             child.write([5, 5]);
@@ -199,8 +199,8 @@ fn a_page_that_was_changed_in_another_frame_is_not_read_in_the_first() {
 #[test]
 fn a_snapshot_that_another_frame_gets_is_not_taken_for_the_first_ones() {
     loom::model(|| {
-        // Both frames have the same version. The second frame has no snapshot; the snapshot of the
-        // first frame is then lent to it.
+        // Both frames have the same version, and the second frame has no snapshot. It now borrows
+        // the first frame's snapshot.
         let frames = Arc::new((
             ModelFrame::new([1, 1]),
             ModelFrame::new([9, 9]),
