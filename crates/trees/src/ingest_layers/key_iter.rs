@@ -1,4 +1,4 @@
-//! Iterates over the keys of the layers of an ingest.
+//! Iterates over the keys in the layers of an ingest.
 
 use super::lookup::hand_over;
 use super::{IngestRunLayers, LayerRun};
@@ -21,19 +21,17 @@ pub(crate) struct LayerWalk {
     store: Arc<Store>,
     range: KeyRange,
     direction: MergeDirection,
-    /// The runs of each layer with the layer's sequence number, from the newest to the oldest
-    /// layer.
+    /// Each layer's sequence number and runs, from the newest to the oldest layer.
     layers: Vec<(SequenceNumber, Vec<Arc<LayerRun>>)>,
     deletes: Arc<RangeTombstoneIndex>,
     /// The merge of all layers at the current position; `None` before the first key and after an
     /// error.
     merged: Option<MergingIter<LayerCursor>>,
-    /// The key that was returned last; `None` if no key has been returned.
+    /// The key that was last returned; `None` before the first one.
     last: Option<Vec<u8>>,
 }
 
-/// A cursor on a layer. It visits the runs of the layer one after another, because they do not
-/// overlap.
+/// A cursor on a layer. The layer's runs do not overlap, so it visits them one after another.
 struct LayerCursor {
     sequence: SequenceNumber,
     /// The cursors of the runs that have not been visited yet.
@@ -104,7 +102,7 @@ impl SortedSource for LayerCursor {
 }
 
 impl LayerWalk {
-    /// Returns the part of the range after the key that was returned last.
+    /// Returns the part of the range after the key that was last returned.
     fn left(&self) -> KeyRange {
         let Some(last) = &self.last else {
             return self.range.clone();

@@ -1,8 +1,8 @@
 //! Merges adjacent layers of an ingest into one layer.
 //!
-//! The merge writes the result piece by piece, in key order. Each piece is a run of its own, so
-//! that the memory for the hashes of its keys is bounded. Leaves whose keys are in no other layer
-//! are adopted, so that data which was written in key order is not written again.
+//! The merge writes the result in pieces, in key order. Each piece is a run of its own, which
+//! bounds the memory for the hashes of its keys. Leaves whose keys are in no other layer are
+//! adopted, so that data written in key order is not written again.
 
 use super::layer_run::ProvisionalExtent;
 use super::{LayerOptions, LayerRun, LayerRunWriter};
@@ -20,16 +20,16 @@ use alluvium_dictionary::versioned::{LayerGroup, LayerMerge, LayerWriter, Merged
 use alluvium_storage::Result;
 use std::sync::Arc;
 
-/// A piece ends after the copied records have this many keys. It bounds the memory for their
+/// A piece ends once it has this many keys from copied records. This bounds the memory for their
 /// hashes to 4 MiB.
 const MOST_KEYS: usize = 512 << 10;
 
-/// Maximum number of input runs that are open at the same time, in addition to those that contain
-/// the first key of the piece. It bounds the memory of the read buffers.
+/// Maximum number of input runs that are open at the same time, besides those that contain the
+/// first key of the piece. This bounds the memory for read buffers.
 const MOST_OPEN: usize = 4;
 
-/// Number of later merges that are expected to merge each record again. The estimate determines how
-/// many leaves must follow one another to be adopted.
+/// Number of further merges that each record is expected to go through. The estimate determines how
+/// many consecutive leaves it takes to adopt them.
 const LATER_MERGES: u64 = 2;
 
 /// A run with the number of its layer.
@@ -46,7 +46,7 @@ pub struct LayerRunMerge {
     next: Option<Vec<u8>>,
     phase: MergePhase,
     written: Vec<LayerRun>,
-    /// Writer of the operands that cannot be folded into the messages of their keys.
+    /// Writes the operands that cannot be folded into the messages of their keys.
     operands: LayerRunWriter,
     written_operands: Vec<LayerRun>,
     memory_bytes: u64,
@@ -114,7 +114,7 @@ impl LayerRunMerge {
             .filter(|first| *first > low)
             .collect();
         later.sort_unstable();
-        // Runs that begin at the bound or after it belong to later pieces.
+        // Runs that begin at or after the bound belong to later pieces.
         let end = later.get(MOST_OPEN).map(|end| end.to_vec());
         let is_in = |run: &LayerRun| end.as_deref().is_none_or(|end| run.run.low() < end);
         let inputs = left.into_iter().filter(|(_, run)| is_in(run));
@@ -146,7 +146,7 @@ impl LayerRunMerge {
             horizon: MAX_SEQUENCE,
             readers: Arc::default(),
             older: OlderData::Elsewhere,
-            // Values expire only by the clock of the store, after the ingest is attached.
+            // Values expire only by the store's clock, once the ingest has been attached.
             now_ms: 0,
         };
         let plan = RunMergePlan {
@@ -227,7 +227,7 @@ impl LayerRunMerge {
         Ok(StepProgress::More)
     }
 
-    /// Completes the run of a piece, and starts the merge of its maplet.
+    /// Completes a piece's run, and starts merging its maplet.
     fn end_piece(&mut self, piece: PieceMerge) -> Result<()> {
         let PieceMerge {
             merger,
@@ -235,7 +235,7 @@ impl LayerRunMerge {
             start,
             ..
         } = piece;
-        // The keys of adopted leaves were not read. Their fingerprints come from the maplets.
+        // The keys of adopted leaves were not read, so their fingerprints come from the maplets.
         let adopted = merger
             .inputs()
             .iter()

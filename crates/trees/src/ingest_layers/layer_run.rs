@@ -1,4 +1,4 @@
-//! The runs of layers, and the ownership of their extents.
+//! The runs of layers, and who owns their extents.
 
 use crate::maplet::{Maplet, WrittenMaplet};
 use crate::run::{BuiltRun, IndexedRun};
@@ -10,9 +10,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An extent of runs that do not belong to a structure yet. Several runs may use it: a merge keeps
-/// separate values and adopted leaves where they are. The extent is freed when the last of these
-/// runs is dropped, unless it was installed.
+/// An extent with runs that do not belong to a structure yet. Several runs may share it, because a
+/// merge keeps separate values and adopted leaves where they are. The extent is freed when the last
+/// of these runs is dropped, unless it was installed.
 pub(crate) struct ProvisionalExtent {
     store: Arc<Store>,
     pub(super) extent: Extent,
@@ -34,25 +34,25 @@ impl Drop for ProvisionalExtent {
     }
 }
 
-/// A run of a layer with its maplet.
+/// A layer's run and its maplet.
 #[derive(Debug)]
 pub struct LayerRun {
     store: Arc<Store>,
     pub(crate) run: IndexedRun,
     pub(crate) maplet: Maplet,
     /// A lower bound of the run's keys that is above all keys of the layer's previous run. It is
-    /// empty if the run is the first of its layer. The lower bound in `run` may be rounded.
+    /// empty for the first run of a layer. The lower bound in `run` may be rounded.
     pub(crate) start: Vec<u8>,
-    /// All extents of the run and of its maplet, including those that it shares with other runs.
+    /// All extents of the run and its maplet, including those shared with other runs.
     pub(super) extents: Vec<Arc<ProvisionalExtent>>,
-    /// The index nodes of the run that were inserted into the cache.
+    /// The run's index nodes that were inserted into the cache.
     cached: Vec<NodePointer>,
     is_installed: AtomicBool,
 }
 
 impl LayerRun {
-    /// Creates the run of a layer. `inherited` contains the extents of the runs from which it was
-    /// merged, sorted by extent.
+    /// Creates the run of a layer. If it was merged from other runs, `inherited` contains their
+    /// extents in sorted order.
     pub(super) fn new(
         store: &Arc<Store>,
         built: BuiltRun,
@@ -90,7 +90,7 @@ impl LayerRun {
         }
     }
 
-    /// Returns the memory that the run and its maplet use, in bytes.
+    /// Returns the memory in bytes that the run and its maplet use.
     pub(super) fn memory_bytes(&self) -> u64 {
         let extents = self.extents.len() * (size_of::<ProvisionalExtent>() + size_of::<Arc<()>>());
         self.run.memory_bytes() as u64 + self.maplet.memory_bytes() + extents as u64
@@ -102,15 +102,15 @@ impl Drop for LayerRun {
         if self.is_installed.load(Ordering::Relaxed) {
             return;
         }
-        // The cache may still contain leaves of the run. They cannot be confused with nodes that
-        // are written to the same location later, because the checksums differ.
+        // Leaves of the run may remain in the cache. They cannot be confused with nodes that are
+        // later written to the same location, because the checksums differ.
         let cache = self.store.cache();
         self.cached.iter().for_each(|pointer| cache.discard(pointer));
         self.maplet.forget(cache);
     }
 }
 
-/// Makes the extents of `runs` part of the generation that is being built. Each extent is counted
+/// Makes the extents of `runs` part of the generation that is being built. An extent is counted
 /// once for each run that uses it.
 pub(crate) fn install_runs<'r>(runs: impl IntoIterator<Item = &'r Arc<LayerRun>>) {
     let mut seen = BTreeSet::new();

@@ -13,8 +13,8 @@ use alluvium_storage::{EpochGuard, Result};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Passes the messages that the completed layers have for a key to `gather`, from newest to oldest.
-/// A message gets the number of its layer as its sequence number.
+/// Passes the completed layers' messages for a key to `gather`, from newest to oldest. A message
+/// gets its layer's number as its sequence number.
 ///
 /// # Errors
 /// I/O errors; an error if a run is damaged.
@@ -39,7 +39,7 @@ pub(crate) fn gather(
     Ok(())
 }
 
-/// Passes a record to `gather` with the sequence number of its layer.
+/// Passes a record to `gather` with its layer's sequence number.
 pub(super) fn hand_over(
     record: StoredRecord<'_>,
     sequence: SequenceNumber,
@@ -54,8 +54,8 @@ pub(super) fn hand_over(
 }
 
 /// Returns the runs of a layer whose key bounds include a key. At most one of them contains the key
-/// (Y2). There can be several only if long keys have a long common prefix, because then the bounds
-/// of runs are rounded.
+/// (Y2). There can be several only if long keys share a long prefix, because the bounds of runs are
+/// then rounded.
 fn pieces_at<'l>(pieces: &'l [Arc<LayerRun>], key: &'l [u8]) -> impl Iterator<Item = &'l LayerRun> {
     let behind = pieces.partition_point(|piece| piece.run.low() <= key);
     let before = pieces[..behind].iter().rev();

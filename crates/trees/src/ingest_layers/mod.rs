@@ -1,7 +1,7 @@
-//! The layers of an ingest: runs with maplets that have been written but do not belong to a
+//! The layers of an ingest: runs and their maplets, which have been written but do not belong to a
 //! dictionary yet.
 //!
-//! *Scope*: how the runs of layers are written and read.
+//! *Scope*: how the layers' runs are written and read.
 //!
 //! *Must not depend on*: the dictionary that the layers are attached to; sequence numbers of
 //! commits.
@@ -35,19 +35,19 @@ pub(crate) struct LayerOptions {
     pub(crate) schema: Arc<dyn KeyspaceSchema>,
     pub(crate) run: RunOptions,
     pub(crate) maplet: MapletSpec,
-    /// Maximum total bytes of the keys and values in a run.
+    /// Maximum total size of a run's keys and values in bytes.
     pub(crate) run_bytes: u64,
     /// Whether the placement policy chooses the storage tier of each run and maplet when it is
     /// started. If not, the tiers in `run` and `maplet` are used.
     pub(crate) is_placed: bool,
 }
 
-/// Free space in bytes that a tier must have when a run is started on it. The final size of the run
-/// is not known at that time.
+/// Free space in bytes that a tier must have for a run to be started on it. The final size of the
+/// run is not known at that point.
 const BEGINNING: u64 = 16 << 20;
 
 impl LayerOptions {
-    /// Starts a run on a storage tier that has enough free space for the beginning of the run.
+    /// Starts a run on a storage tier with enough free space for the beginning of the run.
     fn begin(&self) -> Result<RunBuilder> {
         let tier = self.tier(BEGINNING.min(self.run_bytes), self.run.tier);
         let options = RunOptions {
@@ -60,8 +60,8 @@ impl LayerOptions {
 
     fn tier(&self, bytes: u64, otherwise: u8) -> u8 {
         match self.is_placed {
-            // An ingest may be of any size, so it leaves space on each tier for the log and for the
-            // next memtables, as compactions do.
+            // An ingest may be of any size, so like compactions it leaves space on each tier for
+            // the log and for the next memtables.
             true => placement::tier(&self.store, &PlacementRequest::older(0, bytes)),
             false => otherwise,
         }
@@ -83,7 +83,7 @@ impl LayerOptions {
         }
     }
 
-    /// Returns the options of a maplet that is written now.
+    /// Returns the options for a maplet that is written now.
     fn maplet_spec(&self) -> MapletSpec {
         MapletSpec {
             tier: self.tier(0, self.maplet.tier),
@@ -101,11 +101,10 @@ pub struct LayerRunWriter {
     how: LayerOptions,
     builder: Option<RunBuilder>,
     keyspace: KeyspaceCursor,
-    /// The bytes of keys and values (`filled`) and the number of records (`building`) of the run
-    /// that is being written.
+    /// The current run's key and value bytes (`filled`) and its number of records (`building`).
     filled: u64,
     building: u64,
-    /// A lower bound of the keys in that run, which is empty for the first run of a layer.
+    /// A lower bound of the current run's keys, which is empty for the first run of a layer.
     start: Vec<u8>,
 }
 
@@ -122,7 +121,7 @@ impl LayerRunWriter {
     }
 }
 
-/// Returns the estimated memory in bytes for writing the current run.
+/// Estimates the memory in bytes that writing the current run needs.
 pub(crate) fn writing_bytes(layers: &IngestRunLayers) -> u64 {
     let LayerRunWriter { how, building, .. } = layers.writer();
     match *building {

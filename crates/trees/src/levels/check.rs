@@ -1,4 +1,4 @@
-//! Checks an LSM tree by reading it from the device, and reports everything that is wrong.
+//! Checks an LSM tree by reading it from the device, and reports every error.
 
 use super::format::{LevelsContents, StoredLevelRun};
 use super::state::LevelMember;
@@ -16,16 +16,15 @@ use alluvium_storage::extents::ReachableExtent;
 use alluvium_storage::{NodePointer, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reads the contents to which a root refers. Also returns the nodes in which the contents are
-/// stored.
+/// Reads the contents that a root refers to. Also returns the nodes that store the contents.
 fn read(files: DataFiles<'_>, root: &[u8], purpose: Purpose) -> Result<(LevelsContents, Vec<NodePointer>)> {
     read_root(files, root, &place(), purpose, |bytes, place| {
         LevelsContents::decode(bytes, place, files.page_size)
     })
 }
 
-/// Returns every extent that can be reached from the root of an LSM tree, each with its number of
-/// references and of live bytes.
+/// Returns every extent that can be reached from an LSM tree's root, with its numbers of references
+/// and live bytes.
 ///
 /// # Errors
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the structure is damaged; I/O errors.
@@ -40,13 +39,13 @@ pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>
     Ok(blob::reached(nodes, extents))
 }
 
-/// Checks everything that can be reached from the root of an LSM tree, and returns the findings.
-/// The data files must not be written during the check. `live_bytes` is the approximate total
-/// number of bytes to read, for progress reports. `tell` receives the progress, and may end the
-/// check by returning an error.
+/// Checks everything that can be reached from an LSM tree's root, and returns the findings. The
+/// data files must not change during the check. `live_bytes` is the approximate total number of
+/// bytes to read, for progress reports. `tell` receives the progress, and may end the check by
+/// returning an error.
 ///
 /// # Errors
-/// The errors of `tell`. Read errors are not returned, but reported as findings.
+/// The errors of `tell`. Read errors become findings instead.
 pub fn check_files(
     files: DataFiles<'_>,
     root: &[u8],
@@ -59,7 +58,7 @@ pub fn check_files(
     Ok(check.findings)
 }
 
-/// Identifies a run by its footer: tier, offset, birth generation and checksum.
+/// Identifies a run by its footer's tier, offset, birth generation and checksum.
 type FooterLocation = (u8, u64, u64, u64);
 
 /// A check of an LSM tree. Each run is read only once, even if several versions or members use it.
@@ -68,8 +67,8 @@ struct LevelsChecker<'c> {
     findings: CheckFindings,
     total_bytes: u64,
     tell: &'c mut dyn FnMut(CheckProgress) -> Result<()>,
-    /// The runs to be checked, by the location of their footer, each with the key ranges in which
-    /// it is live.
+    /// The runs to check, by the location of their footer, each with the key ranges in which it is
+    /// live.
     runs: BTreeMap<FooterLocation, (StoredLevelRun, Vec<KeyRange>)>,
 }
 
@@ -123,7 +122,7 @@ impl<'c> LevelsChecker<'c> {
         self.findings.tell_progress(0, self.tell)
     }
 
-    /// Checks a run and its filter: everything that a reader can reach in the ranges in which the
+    /// Checks a run and its filter, as far as a reader can reach them in the ranges in which the
     /// run is live.
     fn member(&mut self, member: &LevelMember, within: &[KeyRange]) {
         let (run, maplet) = (&member.run, &member.maplet);

@@ -1,5 +1,4 @@
-//! Implements the interface between the store and its dictionaries for levels; see
-//! `alluvium_dictionary::contract`.
+//! Implements the store's interface for dictionaries, `alluvium_dictionary::contract`, on levels.
 
 use super::LevelsDictionary;
 use super::incorporate::LevelsIncorporation;
@@ -79,7 +78,7 @@ impl Dictionary for LevelsDictionary {
         self.may_merge()
     }
 
-    /// Returns a percentage; writers are throttled if it is 100 or more.
+    /// Returns a percentage. Writers are throttled if it is 100 or more.
     fn read_amplification_percent(&self) -> u64 {
         let version = self.shared.versions.peek();
         let runs = version.levels.first().map_or(0, |level| groups(level).count());
@@ -127,7 +126,7 @@ impl Dictionary for LevelsDictionary {
         let version = self.shared.versions.peek();
         let mut maplets: Vec<Maplet> = Vec::new();
         for member in &version.newest_first {
-            // All parts of a run have the same filter.
+            // All parts of a run share one filter, so add it only once.
             if maplets
                 .iter()
                 .all(|maplet| maplet.pointer() != member.maplet.pointer())

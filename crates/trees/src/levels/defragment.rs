@@ -1,15 +1,15 @@
-//! Defragmentation: rewrites runs in which scans seek often, so that leaves which are read together
-//! are stored together (Spillane 2012, section 6.2).
+//! Defragmentation: rewrites runs in which scans seek often, so that leaves read together are
+//! stored together (Spillane 2012, section 6.2).
 //!
-//! The cursors of scans count jumps: reads that do not continue where the previous read ended. Each
-//! jump costs a scan as much time as the device needs to transfer `half_bandwidth` bytes. A run is
-//! rewritten once its jumps have cost as much as rewriting it. The total cost is then at most twice
-//! that of the best decision in hindsight. If several runs qualify, the one with the most jumps is
-//! rewritten first. The number of bytes that defragmentation may write is limited to a percentage
-//! of all other bytes written since the structure was opened.
+//! Scan cursors count jumps: reads that do not continue where the previous read ended. A jump costs
+//! a scan as much time as the device needs to transfer `half_bandwidth` bytes. A run is rewritten
+//! once its jumps have cost as much as rewriting it, so the total cost is at most twice that of the
+//! best decision in hindsight. If several runs qualify, the one with the most jumps goes first.
+//! Defragmentation may write only a given percentage of all other bytes written since the structure
+//! was opened.
 //!
-//! Long sequences of leaves that are already contiguous are adopted in place, with their values.
-//! Only fragmented leaves are rewritten.
+//! Long sequences of leaves that are already contiguous are adopted where they are, with their
+//! values, so that only fragmented leaves are rewritten.
 
 use super::LevelsDictionary;
 use super::policy::LevelMergePlan;
@@ -20,17 +20,18 @@ use alluvium_base::DeviceProfile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A contiguous sequence of leaves remains in place if it has at least this many times the number
-/// of bytes that the device transfers in the time of one seek. Reading the sequence then reaches
-/// nine tenths of the device's bandwidth.
+/// A contiguous sequence of leaves stays where it is if it has at least this many times the bytes
+/// that the device transfers during one seek. Reading it then reaches nine tenths of the device's
+/// bandwidth.
 const LONG: u64 = 9;
 
 /// Counts the bytes written since the structure was opened.
 #[derive(Debug, Default)]
 pub(super) struct DefragCounters {
-    /// Bytes of the runs written by flushes, ingests and merges other than defragmentation.
+    /// Bytes of runs that were not written by defragmentation, but by flushes, ingests and other
+    /// merges.
     written: AtomicU64,
-    /// Number of bytes of the runs that defragmentation has written.
+    /// Bytes of runs that defragmentation has written.
     defragmented: AtomicU64,
     /// Number of runs that were defragmented.
     runs: AtomicU64,
@@ -46,8 +47,8 @@ impl DefragCounters {
         self.runs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of bytes that defragmentation may still write, if its limit is `percent`
-    /// per cent of all other bytes written.
+    /// Returns how many bytes defragmentation may still write if it is limited to `percent` per
+    /// cent of all other bytes written.
     fn left(&self, percent: u32) -> u64 {
         debug_assert!(percent <= MOST_PERCENT, "a share: {percent}");
         let written = u128::from(self.written.load(Ordering::Relaxed));
@@ -62,15 +63,15 @@ impl DefragCounters {
 struct DefragCandidate {
     /// Size of the run in bytes.
     bytes: u64,
-    /// Number of jumps by scans in the run.
+    /// Number of jumps that scans made in the run.
     jumps: u64,
     /// Whether the run can be rewritten now.
     is_free: bool,
 }
 
-/// Returns the index of the candidate that should be rewritten, or `None` if no rewrite is
-/// worthwhile. `jump_bytes` is the number of bytes that the device transfers in the time of one
-/// jump. `left_bytes` is the maximum number of bytes that may be written.
+/// Returns the index of the candidate to rewrite, or `None` if no rewrite is worthwhile.
+/// `jump_bytes` is the number of bytes that the device transfers in the time of one jump. The
+/// rewrite may write at most `left_bytes` bytes.
 fn choose(candidates: &[DefragCandidate], jump_bytes: u64, left_bytes: u64) -> Option<usize> {
     let is_due = |candidate: &DefragCandidate| {
         let paid = candidate.jumps.saturating_mul(jump_bytes);
@@ -81,8 +82,8 @@ fn choose(candidates: &[DefragCandidate], jump_bytes: u64, left_bytes: u64) -> O
         .max_by_key(|&place| candidates[place].jumps)
 }
 
-/// Returns the stitching options for rewriting a run: only sequences of leaves that are long enough
-/// are adopted in place.
+/// Returns the stitching options for rewriting a run, which adopt only sufficiently long sequences
+/// of leaves.
 pub(super) fn stitching(run: &IndexedRun, device: &DeviceProfile) -> StitchPolicy {
     let leaf_bytes = bytes_of(run) / run.summary().leaves.max(1);
     let leaves = device.half_bandwidth().saturating_mul(LONG) / leaf_bytes.max(1);
@@ -96,8 +97,8 @@ pub(super) fn stitching(run: &IndexedRun, device: &DeviceProfile) -> StitchPolic
 }
 
 impl LevelsDictionary {
-    /// Returns the number of runs that were defragmented since the structure was opened, and the
-    /// number of bytes written for them.
+    /// Returns how many runs were defragmented since the structure was opened, and how many bytes
+    /// were written for them.
     #[must_use]
     pub fn defragmented(&self) -> (u64, u64) {
         let ledger = &self.shared.ledger;
@@ -105,16 +106,16 @@ impl LevelsDictionary {
         (read(&ledger.runs), read(&ledger.defragmented))
     }
 
-    /// Returns the number of jumps by scans in all current runs.
+    /// Returns the number of jumps that scans made in the current runs.
     #[must_use]
     pub fn jumps(&self) -> u64 {
         let version = self.version();
         version.newest_first.iter().map(|member| member.run.jumps()).sum()
     }
 
-    /// Returns the plan to rewrite a run that scans read with many jumps, or `None` if no run is
-    /// due. Defragmentation is not urgent: it is postponed while another merge is running or space
-    /// is scarce.
+    /// Returns the plan to rewrite a run in which scans jump often, or `None` if no run is due.
+    /// Defragmentation is not urgent, so it waits while another merge is running or space is
+    /// scarce.
     pub(super) fn defragmentation(
         &self,
         kept: &LevelsWriterState,
@@ -128,8 +129,8 @@ impl LevelsDictionary {
         }
         let tiers = shared.home.store.tiers();
         let mut places = Vec::new();
-        // The parts of a run that was merged in slices are not defragmented. They remain separate
-        // until all of them are merged.
+        // A run that was merged in slices is not defragmented. Its parts stay separate until all of
+        // them are merged.
         let is_one_run = |group: &[Arc<LevelMember>]| group.len() == 1 && group[0].is_whole();
         let mut candidates = Vec::new();
         for (level, runs) in version.levels.iter().enumerate() {
@@ -140,7 +141,7 @@ impl LevelsDictionary {
                     tiers.has_unreadable() && extents.any(|extent| tiers.is_unreadable(extent.tier))
                 };
                 let bytes = bytes_of(&member.run);
-                // A run that belongs on another tier is left for a merge that moves it there.
+                // If a run belongs on another tier, leave it to a merge that moves it there.
                 let stays = || {
                     let tier = self.tier(level, bytes);
                     let extents = member.run.extents();

@@ -1,6 +1,6 @@
-//! The format of the contents of an LSM tree in a checkpoint, version 2. All integers are
-//! little-endian; a *varint* is LEB128 of at most 10 bytes. Version 1 has no key ranges: every run
-//! is live for all keys.
+//! The format of an LSM tree's contents in a checkpoint, version 2. All integers are little-endian;
+//! a *varint* is LEB128 of at most 10 bytes. Version 1 has no key ranges: every run is live for all
+//! keys.
 //!
 //! The root stores the version number (see `crates/dictionary/src/blob/format.rs`). The contents
 //! are:
@@ -34,23 +34,23 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{DiskLocation, Error, NodePointer, PageSize, Result};
 use std::sync::Arc;
 
-/// Maximum number of levels that the decoder accepts. Real structures have far fewer levels,
-/// because each level has at least twice the capacity of the level above it.
+/// Maximum number of levels that the decoder accepts. Real structures have far fewer, because each
+/// level has at least twice the capacity of the level above it.
 const MOST_LEVELS: u64 = 4096;
 
-/// A flag in the first byte: the entry of each run ends with the key range in which the run is
-/// live.
+/// A flag in the first byte. If it is set, each run's entry ends with the key range in which the
+/// run is live.
 const HAS_RANGES: u8 = 128;
 
-/// The entry of a run in the stored contents.
+/// A run's entry in the stored contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLevelRun {
-    /// The lowest and the highest age of the run.
+    /// The lowest and highest age of the run.
     pub ages: (u64, u64),
-    /// Lower bound for the sequence numbers of records: smaller sequence numbers stored in the run
-    /// are replaced by it.
+    /// Lower bound for the sequence numbers of records. Readers use it in place of any smaller
+    /// sequence number stored in the run.
     pub base: SequenceNumber,
-    /// Pointer to the footer of the run, from which the run is opened.
+    /// Pointer to the run's footer, from which the run is opened.
     pub run: NodePointer,
     /// Pointer to the directory of the run's maplet.
     pub maplet: NodePointer,
@@ -63,8 +63,7 @@ pub struct StoredLevelRun {
 pub struct LevelsContents {
     pub fingerprint_bits: u8,
     pub policy: MergePolicy,
-    /// Determines which leaves a merge adopts. The default, which copies every leaf, is not
-    /// written.
+    /// Which leaves a merge adopts. The default, which copies every leaf, is not written.
     pub stitching: StitchPolicy,
     /// The age that the next new run will get.
     pub next_age: u64,
@@ -121,8 +120,7 @@ impl LevelsContents {
         out
     }
 
-    /// Decodes the contents of an LSM tree. `place` is the location of `bytes`, and is used in
-    /// error messages.
+    /// Decodes the contents of an LSM tree. Error messages name `place` as the location of `bytes`.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place` if the contents are invalid.
@@ -168,7 +166,7 @@ fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
 }
 
 impl StoredLevelRun {
-    /// Opens the run and its maplet from data files, so that the store need not be open.
+    /// Opens the run and its maplet directly from data files, so that the store need not be open.
     pub(super) fn open_from(&self, files: DataFiles<'_>, purpose: Purpose) -> Result<LevelMember> {
         Ok(LevelMember {
             ages: self.ages,
@@ -238,8 +236,8 @@ impl<'b> ContentsDecoder<'b> {
 
     fn level(&mut self, above: RunAge, has_ranges: bool) -> Result<Vec<StoredLevelRun>> {
         let mut level: Vec<StoredLevelRun> = Vec::new();
-        // If the count is too high, decoding stops at the end of the input, because every run
-        // occupies at least one byte.
+        // If a damaged count is too high, decoding stops at the end of the input, because every run
+        // takes at least one byte.
         for _ in 0..self.read(ByteReader::varint)? {
             let first = self.read(ByteReader::varint)?;
             let more = self.read(ByteReader::varint)?;
@@ -379,7 +377,7 @@ mod tests {
         assert_eq!(newest, [8, 7, 6]);
     }
 
-    /// Returns contents with two runs of the same age that are live for consecutive key ranges.
+    /// Returns contents with two runs of the same age that are live for adjacent key ranges.
     fn in_parts() -> LevelsContents {
         let mut contents = example();
         let whole = contents.levels[2][0].clone();

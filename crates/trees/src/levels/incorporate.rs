@@ -1,4 +1,4 @@
-//! Flushes slices of memtables. A flushed slice becomes the newest run of level 0.
+//! Flushes slices of memtables. Each becomes the newest run of level 0.
 
 use super::LevelsDictionary;
 use super::policy;
@@ -15,8 +15,8 @@ use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// The flush of a memtable slice to an LSM tree. If it is dropped before it is published,
-/// everything that it has written is freed.
+/// The flush of a memtable slice to an LSM tree. Dropping it before it is published frees
+/// everything that it has written.
 #[derive(Debug)]
 pub struct LevelsIncorporation {
     levels: LevelsDictionary,
@@ -26,7 +26,7 @@ pub struct LevelsIncorporation {
     state: IncorporationState,
 }
 
-/// The state of the flush of a memtable slice.
+/// The state of a memtable slice's flush.
 #[derive(Debug)]
 enum IncorporationState {
     Writing(Box<MemtableRunWriter>),
@@ -102,8 +102,8 @@ impl LevelsIncorporation {
 }
 
 impl LevelsDictionary {
-    /// Returns the storage tier for `bytes` bytes of new data. For a filter, `bytes` is 0: it is
-    /// stored on the preferred tier of new data, regardless of its size.
+    /// Returns the storage tier for `bytes` bytes of new data. For a filter, `bytes` is 0, because
+    /// it is stored on the preferred tier for new data whatever its size.
     pub(super) fn incoming_tier(&self, bytes: u64) -> u8 {
         let demand = PlacementRequest::newest(bytes);
         placement::tier(&self.shared.home.store, &demand)

@@ -1,4 +1,4 @@
-//! Bulk ingest: writes layers of runs, which become the newest runs of an LSM tree in one atomic
+//! Bulk ingest: writes layers as runs, which become the newest runs of an LSM tree in one atomic
 //! step.
 
 use super::LevelsDictionary;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// A bulk ingest into an LSM tree. The messages are ingested in layers.
 pub type LevelsIngest = LayerIngest<LevelsDictionary>;
 
-/// Maximum size of a run, in bytes, if there are several tiers.
+/// Maximum size of a run in bytes if there are several tiers.
 const PLACED_RUN_BYTES: u64 = 64 << 20;
 
 impl LevelsDictionary {
@@ -31,9 +31,9 @@ impl LevelsDictionary {
             schema: Arc::clone(&shared.home.schema),
             run: shared.options.run(Purpose::Incorporate, class, 0),
             maplet: shared.options.maplet(Purpose::Incorporate, class, 0),
-            // With one tier, each layer is written as a single run, because lookups are faster if
-            // there are fewer runs. The tier of a run is chosen when it begins, so runs are short
-            // if there are several tiers.
+            // With one tier, write each layer as a single run, because lookups are faster with
+            // fewer runs. With several tiers, write short runs, because a run's tier is chosen when
+            // it begins.
             run_bytes: match shared.home.store.tiers().count() {
                 1 => u64::MAX,
                 _ => PLACED_RUN_BYTES,
@@ -83,7 +83,7 @@ impl LayerTarget for LevelsDictionary {
         let mut kept = shared.kept.lock();
         let version = self.version();
         let (mut runs, mut age) = (version.levels.clone(), version.next_age);
-        // No step from here on can fail.
+        // Nothing after this point can fail.
         let pieces = layers.into_runs();
         install_runs(pieces.iter().map(|(_, piece)| piece));
         for layer in pieces.chunk_by(|(one, _), (next, _)| one == next) {

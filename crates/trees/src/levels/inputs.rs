@@ -1,25 +1,25 @@
-//! Determines the inputs of a merge, and defines the reasons for merges.
+//! Determines the inputs of a merge, and defines why merges are started.
 
 use super::policy::LevelMergePlan;
 use super::state::{LevelMember, LevelsVersion, groups};
 use std::sync::Arc;
 
-/// The reason why a merge was started.
+/// Why a merge was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MergeReason {
     /// The merge policy requires the merge.
     Policy,
-    /// A user has requested to merge the whole structure into one run.
+    /// A user has requested that the whole structure be merged into one run.
     All,
-    /// A run has become small and is rewritten to a faster storage tier.
+    /// A run has shrunk, and is rewritten on a faster storage tier.
     Lift,
-    /// Scans of a run jump often, so the run is rewritten contiguously (defragmentation).
+    /// Scans jump often in a run, so it is rewritten contiguously (defragmentation).
     Scans,
     /// Scans have skipped many deleted or expired keys, so all runs are merged into one.
     SkippedTombstones,
     /// A repair rewrites a run in place.
     Repair,
-    /// Space is scarce, so all runs are merged into one run in a slice of the key space.
+    /// Space is scarce, so all runs are merged in a slice of the key space.
     Slice,
 }
 

@@ -25,17 +25,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A running merge. If it is dropped before it is complete, everything that it has written is
-/// freed.
+/// A running merge. Dropping it before it has completed frees everything that it has written.
 #[derive(Debug)]
 pub struct MergeStep {
     levels: LevelsDictionary,
     number: u64,
     merge: LevelMergePlan,
-    /// The input runs, from newest to oldest. They are marked as busy, so no other merge removes
-    /// them while this merge is running.
+    /// The input runs, from newest to oldest. They are marked as busy, so that no other merge
+    /// removes them in the meantime.
     inputs: Vec<Arc<LevelMember>>,
-    /// The key range to be merged; `None` if all keys are merged.
+    /// The key range to merge, or `None` for all keys.
     slice: Option<KeyRange>,
     reason: MergeReason,
     older: OlderData,
@@ -54,7 +53,7 @@ enum MergePhase {
 }
 
 impl LevelsDictionary {
-    /// Starts the next merge, and returns it, or `None` if no merge is due.
+    /// Starts and returns the next merge. Returns `None` if no merge is due.
     ///
     /// # Errors
     /// The errors of [`LevelsDictionary::next_slice`].
@@ -64,7 +63,7 @@ impl LevelsDictionary {
         if let Some(step) = self.next_slice(&mut kept, &version)? {
             return Ok(Some(step));
         }
-        // As long as there are slices to be merged, all free space is reserved for them.
+        // As long as there are slices to merge, all free space is reserved for them.
         let is_scarce = self.shared.is_scarce.load(Ordering::Relaxed);
         if is_scarce && self.is_sweeping(&kept, &version) {
             return Ok(None);
@@ -72,7 +71,7 @@ impl LevelsDictionary {
         Ok(self.next_whole(&mut kept, &version))
     }
 
-    /// Starts the next merge that is not limited to a slice of the keys. Returns it, or `None` if
+    /// Starts and returns the next merge that covers all keys instead of a slice. Returns `None` if
     /// no merge is due.
     fn next_whole(&self, kept: &mut LevelsWriterState, version: &LevelsVersion) -> Option<MergeStep> {
         let (merge, reason) = self.due(kept, version)?;
@@ -101,7 +100,7 @@ impl LevelsDictionary {
         let inputs = runs.filter(|member| !member.range.intersect(&slice).is_empty());
         let inputs = inputs.cloned().collect();
         let mut step = self.register_merge(kept, version, merge, inputs, MergeReason::Slice);
-        // All runs with keys in the slice are inputs, so there are no older messages elsewhere.
+        // All runs with keys in the slice are inputs, so no older messages exist elsewhere.
         (step.slice, step.older) = (Some(slice), OlderData::None);
         step
     }
@@ -144,7 +143,7 @@ impl LevelsDictionary {
         }
     }
 
-    /// Returns the estimated memory in bytes of a merge of these runs.
+    /// Estimates the memory in bytes that merging these runs needs.
     fn memory_of_merge(&self, inputs: &[Arc<LevelMember>]) -> u64 {
         let runs = || inputs.iter().map(|member| &member.run);
         let bytes = inputs.iter().map(|member| member.bytes()).sum();
@@ -154,7 +153,7 @@ impl LevelsDictionary {
         merge_bytes(device, inputs.len(), bytes, records, deletes)
     }
 
-    /// Returns the plan of the next merge that is due, with its reason.
+    /// Returns the plan of the next merge that is due, and the reason for it.
     fn due(
         &self,
         kept: &mut LevelsWriterState,
@@ -181,9 +180,9 @@ impl LevelsDictionary {
         Some((merge, MergeReason::Scans))
     }
 
-    /// Returns the plan to rewrite a run that has become smaller to a faster storage tier, if the
-    /// run now belongs there (this extends the reclamation of Spillane 2012, chapter 5, to tiers).
-    /// Only the oldest run of a level is considered.
+    /// Returns the plan to rewrite a run that has shrunk on a faster storage tier, if the run now
+    /// belongs there (this extends the reclamation of Spillane 2012, chapter 5, to tiers). Only the
+    /// oldest run of a level is considered.
     fn lift(&self, kept: &mut LevelsWriterState, version: &LevelsVersion) -> Option<LevelMergePlan> {
         let age = kept.shrunk?;
         let is_it = |runs: &Vec<Arc<LevelMember>>| runs.first().is_some_and(|member| member.ages.0 == age);
@@ -217,7 +216,7 @@ impl LevelsDictionary {
         kept.jobs.len() as u64 + u64::from(is_due)
     }
 
-    /// Returns whether a merge is running, or a merge is due that is not known to lack space.
+    /// Returns whether a merge is running, or is due and not known to be out of space.
     pub(super) fn may_merge(&self) -> bool {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -228,8 +227,8 @@ impl LevelsDictionary {
 
 impl MergeStep {
     /// Starts a merge that rewrites the run of `member` in place, for a repair. Other parts of the
-    /// run in the same level are rewritten together with it into one run. Returns `None` if the
-    /// structure no longer has the member.
+    /// run in the same level are rewritten with it into one run. Returns `None` if the structure no
+    /// longer has the member.
     ///
     /// # Panics
     /// If a merge is running.
@@ -266,7 +265,7 @@ impl MergeStep {
         }
     }
 
-    /// Returns the ages of the result: the lowest and the highest age of all inputs.
+    /// Returns the ages of the result, which are the lowest and highest age of all inputs.
     fn ages(&self) -> (RunAge, RunAge) {
         let (newest, oldest) = (self.inputs.first(), self.inputs.last());
         let (newest, oldest) = (
@@ -332,8 +331,7 @@ impl MergeStep {
         RunMerger::over(store, sources.collect(), plan, &options, open)
     }
 
-    /// Returns the extents of the inputs whose contents the merge must move to `tier` from another
-    /// tier.
+    /// Returns the input extents whose contents the merge must move to `tier` from another tier.
     fn left_behind(&self, tier: u8) -> Vec<Extent> {
         let store = &self.levels.shared.home.store;
         let used = self.inputs.iter().flat_map(|member| member.uses());
@@ -344,9 +342,9 @@ impl MergeStep {
             .collect()
     }
 
-    /// Returns the extents from which the merge should copy values: extents of the inputs of which
-    /// all runs together use less than half, and the extents in `left`, which must move from
-    /// another tier. The list is sorted.
+    /// Returns the extents from which the merge should copy values, in sorted order. These are the
+    /// input extents of which all runs together use less than half, and the extents in `left`,
+    /// whose contents must move from another tier.
     fn sparse(&self, left: Vec<Extent>) -> Vec<Extent> {
         let version = self.levels.version();
         let live = version.live_bytes();
@@ -416,15 +414,16 @@ impl MergeStep {
         }
     }
 
-    /// Returns the filters of those inputs from which leaves were adopted. The keys of these leaves
-    /// were not read, so the new filter must be merged from the existing filters.
+    /// Returns the filters of the inputs from which leaves were adopted. The keys of these leaves
+    /// were not read, so the new filter must be merged from the existing ones.
     fn filters_of_adopted(&self, inputs: &[StitchInput]) -> Vec<maplet::MapletSource> {
         if self.levels.shared.options.filters == FilterSource::Rehashed {
             return Vec::new();
         }
         let adopted = inputs.iter().filter(|input| input.adopted > 0);
         let filters = adopted.map(|input| {
-            // The merge has left out runs that are deleted completely.
+            // The merge left out runs whose data is completely deleted, so find the member by its
+            // pointer.
             let is_it = |member: &&Arc<LevelMember>| member.run.pointer() == input.run().pointer();
             let member = self.inputs.iter().find(is_it).expect("an input of the merge");
             maplet::MapletSource {
@@ -458,8 +457,8 @@ impl MergeStep {
         }
     }
 
-    /// Replaces the keys in `slice` of all inputs by the result. The result is added next to the
-    /// remaining parts of the oldest input.
+    /// Replaces the inputs by the result for the keys in `slice`. The result is added next to what
+    /// remains of the oldest input.
     fn install_slice(&mut self, slice: &KeyRange, result: Option<ProvisionalRun>) {
         let levels = self.levels.clone();
         let store = &levels.shared.home.store;
@@ -516,7 +515,7 @@ impl MergeStep {
         self.end(&mut kept);
     }
 
-    /// Replaces all inputs by the result, in one step.
+    /// Atomically replaces all inputs by the result.
     fn install(&mut self, result: Option<(ProvisionalRun, usize)>) {
         if let Some(slice) = self.slice.clone() {
             return self.install_slice(&slice, result.map(|(written, _)| written));
@@ -556,7 +555,7 @@ impl MergeStep {
         self.end(&mut kept);
     }
 
-    /// Increases the counters by the number of bytes that the merge wrote.
+    /// Adds the number of bytes that the merge wrote to the counters.
     fn note(&self, bytes: u64) {
         let ledger = &self.levels.shared.ledger;
         match self.reason {
@@ -572,9 +571,9 @@ impl MergeStep {
         }
     }
 
-    /// Returns the level to which the result moves up from `level`. `runs` has the remaining runs.
-    /// While another merge is running, the result does not move up: the result of the other merge
-    /// may be newer, and be added to a deeper level, which would violate V2.
+    /// Returns the level that the result moves up to from `level`. `runs` contains the remaining
+    /// runs. While another merge is running, the result does not move up: the other merge's result
+    /// may be newer but end up in a deeper level, which would violate V2.
     fn risen(
         &self,
         kept: &LevelsWriterState,
@@ -588,7 +587,7 @@ impl MergeStep {
         }
         let mut above: Vec<usize> = runs[..=level].iter().map(Vec::len).collect();
         if level > self.merge.to {
-            // The result is the newest run of this level, so no run of the level prevents it from
+            // The result is the newest run of this level, so no run of the level keeps it from
             // moving up.
             above[level] = 0;
         }

@@ -5,13 +5,13 @@ use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// Minimum number of runs in a merge, and minimum size ratio of two consecutive levels.
+/// Minimum number of runs in a merge, and minimum size ratio of adjacent levels.
 pub const LEAST: u32 = 2;
-/// Maximum number of runs in a merge, and maximum size ratio of two consecutive levels.
+/// Maximum number of runs in a merge, and maximum size ratio of adjacent levels.
 pub const MOST: u32 = 64;
-/// Maximum number of storage tiers for which a SAMT can have separate fan-outs.
+/// Maximum number of storage tiers with separate fan-outs in a SAMT.
 const TIERS: usize = 8;
-/// The number of runs in a level of the default merge policy.
+/// The number of runs per level in the default merge policy.
 const USUAL: u32 = 4;
 const _: () = assert!(LEAST <= USUAL && USUAL <= MOST && TIERS > 0);
 
@@ -21,12 +21,12 @@ pub struct LevelFanout {
     /// The parameter K: the number of runs of a level that are merged into one run of the next
     /// level.
     pub runs: u32,
-    /// The number of levels on the tier. It is ignored for the last tier, which has all remaining
+    /// The number of levels on the tier. The last tier ignores it, because it has all remaining
     /// levels.
     pub levels: u32,
 }
 
-/// Determines which runs are merged, and when.
+/// Which runs are merged, and when.
 ///
 /// ```
 /// use alluvium_trees::levels::MergePolicy;
@@ -39,18 +39,18 @@ pub struct LevelFanout {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MergePolicy {
     /// The sorted array merge tree: K runs of a level are merged into one run of the next level.
-    /// There is one fan-out per storage tier.
+    /// Each storage tier has its own fan-out.
     Samt(Box<[LevelFanout]>),
     /// Each level has one run. Level `i` has the capacity for `ratio - 1` merges of `ratioⁱ`
     /// memtables each.
     Cola {
-        /// The size ratio of consecutive levels.
+        /// The size ratio of adjacent levels.
         ratio: u32,
     },
-    /// Each level has one run. When the run of level `i` is larger than `ratioⁱ` memtables, it is
+    /// Each level has one run. Once the run of level `i` is larger than `ratioⁱ` memtables, it is
     /// merged into the next level.
     Leveled {
-        /// The size ratio of consecutive levels.
+        /// The size ratio of adjacent levels.
         ratio: u32,
     },
     /// Runs are merged only when a user requests it.
@@ -62,16 +62,16 @@ pub enum MergePolicy {
 pub struct LevelsOptions {
     /// The merge policy. It cannot be changed after the structure has been created.
     pub policy: MergePolicy,
-    /// Expected size in bytes of the run to which a full memtable is flushed.
+    /// Expected size in bytes of the run that a full memtable is flushed to.
     pub unit_bytes: u64,
     /// Length of a filter's fingerprints in bits. It cannot be changed after the structure has been
     /// created.
     pub fingerprint_bits: u8,
-    /// Determines which leaves a merge adopts without reading them. It cannot be changed after the
-    /// structure has been created, except for a function that compares keys.
+    /// Which leaves a merge adopts without reading them. It cannot be changed after the structure
+    /// has been created, except for a function that compares keys.
     pub stitching: StitchPolicy,
-    /// Determines how filters of runs with adopted leaves are built. This option is not stored, so
-    /// the caller must provide it each time the structure is opened.
+    /// How filters of runs with adopted leaves are built. This option is not stored, so the caller
+    /// must provide it each time the structure is opened.
     pub filters: FilterSource,
 }
 

@@ -1,17 +1,17 @@
 //! Decides which runs are merged, and into which level. The decisions depend only on the sizes of
 //! the runs and on whether they are available.
 //!
-//! The policies are those of Spillane 2012, chapter 5: SAMT (as in Cassandra), R-COLA (as in
-//! HBase), levels of one run each whose sizes grow by a ratio (O'Neil 1996), and no merges at all.
-//! With every policy, flushing a slice of a memtable adds the newest run of level 0; the policies
-//! differ in which runs they merge afterwards.
+//! The policies come from Spillane 2012, chapter 5: SAMT (as in Cassandra), R-COLA (as in HBase),
+//! levels of one run each whose sizes grow by a ratio (O'Neil 1996), and no merges at all. With
+//! every policy, flushing a slice of a memtable adds the newest run of level 0. The policies differ
+//! in which runs they merge afterwards.
 
 use crate::levels::options::{LevelFanout, MergePolicy};
 #[cfg(all(test, not(alluvium_model_check)))]
 use crate::merge::stitch::{SameScan, StitchPolicy, StitchView};
 
-/// If a level that is blocked by unreadable runs has more than this many times the number of runs
-/// of one merge, its runs are merged even if they differ in size.
+/// Unreadable runs can block a level. If it has more than this many times the number of runs of one
+/// merge, its runs are merged even if they differ in size.
 const MANY: usize = 2;
 
 /// Maximum depth of a level. It suffices for runs of any size, because each level has at least
@@ -22,20 +22,20 @@ const _: () = assert!(
     "runs of any size have a level"
 );
 
-/// The properties of a run that a policy considers.
+/// What a policy knows about a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunView {
     pub bytes: u64,
-    /// Whether a running merge reads the run, or the run cannot be read at present.
+    /// Whether a running merge reads the run, or the run is currently unreadable.
     pub is_busy: bool,
-    /// Whether the run is on a storage tier on which reads fail at present.
+    /// Whether the run is on a storage tier where reads currently fail.
     pub is_lost: bool,
 }
 
-/// The properties of an LSM tree that a policy considers.
+/// What a policy knows about an LSM tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelsView {
-    /// Expected size in bytes of the run to which a full memtable is flushed.
+    /// Expected size in bytes of the run that a full memtable is flushed to.
     pub unit_bytes: u64,
     /// The runs of each level, from oldest to newest. Lower levels have newer data.
     pub levels: Vec<Vec<RunView>>,
@@ -43,21 +43,20 @@ pub struct LevelsView {
     pub wants_all: bool,
 }
 
-/// The choice of input runs and target level for a merge. The inputs are the oldest runs of level
-/// `from` and all runs of the deeper levels up to `to`. If `from` and `to` are the same level, the
-/// inputs can be any neighbouring runs of that level.
+/// The input runs and the target level of a merge. The inputs are the oldest runs of level `from`
+/// and all runs of the deeper levels up to `to`. If `from` and `to` are the same level, the inputs
+/// can be any neighbouring runs of that level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelMergePlan {
     /// The level with the newest inputs.
     pub from: usize,
-    /// The number of runs of level `from` that are inputs. They are the oldest runs of that level,
-    /// except for the skipped ones.
+    /// How many runs of level `from` are inputs: its oldest runs, not counting the skipped ones.
     pub runs: usize,
-    /// The number of runs of level `from` that are older than the inputs and do not take part in
-    /// the merge. It is zero unless `from` and `to` are the same level.
+    /// How many runs of level `from` are skipped because they are older than the inputs. It is zero
+    /// unless `from` and `to` are the same level.
     pub skips: usize,
-    /// The level with the oldest inputs. All runs on the levels after `from` up to this level are
-    /// inputs.
+    /// The level with the oldest inputs. All runs on the levels deeper than `from`, down to this
+    /// level, are inputs.
     pub to: usize,
     /// The level to which the result is added, as its newest run.
     pub into: usize,
@@ -69,14 +68,13 @@ impl LevelsView {
         runs.any(|run| run.is_busy)
     }
 
-    /// Returns whether any run cannot be read at present.
+    /// Returns whether any run is currently unreadable.
     pub(super) fn has_lost(&self) -> bool {
         self.levels.iter().flatten().any(|run| run.is_lost)
     }
 
-    /// Returns whether a merge of the whole structure should be done before any other merge. This
-    /// is not the case if a run cannot be read at present, because waiting for that run would block
-    /// all merges.
+    /// Returns whether the whole structure should be merged before any other merge starts. While a
+    /// run is unreadable it should not, because waiting for that run would block all merges.
     pub(super) fn takes_all(&self) -> bool {
         self.wants_all && !self.has_lost()
     }
@@ -126,18 +124,17 @@ pub fn choose(policy: &MergePolicy, view: &LevelsView) -> Option<LevelMergePlan>
     usual.or_else(|| beside_lost(policy, view))
 }
 
-/// Returns a merge for a level in which unreadable runs block the usual merges. Only runs that are
-/// newer than all unreadable runs of the level are merged, and the result remains in the level.
+/// Returns a merge for a level in which unreadable runs block the usual merges. Only runs newer
+/// than all of the level's unreadable runs are merged, and the result stays in the level.
 ///
-/// The inputs are neighbouring runs, as many as the policy usually merges. Of all such sequences,
-/// the one with the smallest total size is merged, provided that its runs are of similar size. Each
-/// byte is then rewritten about as often as by the usual merges. If there are many runs, their
-/// sizes need not be similar.
+/// The inputs are neighbouring runs, as many as the policy usually merges. The sequence with the
+/// smallest total size is merged, if its runs are of similar size. Each byte is then rewritten
+/// about as often as by the usual merges. If there are many runs, their sizes need not be similar.
 fn beside_lost(policy: &MergePolicy, view: &LevelsView) -> Option<LevelMergePlan> {
     let has_lost = |level: &usize| view.levels[*level].iter().any(|run| run.is_lost);
     let newest = (0..view.levels.len()).find(has_lost)?;
-    // With the other policies, the levels below level 0 have one run each and cannot receive
-    // another, so new runs remain in level 0.
+    // With the other policies, each level deeper than level 0 has one run and cannot take another,
+    // so new runs stay in level 0.
     let (level, at_once) = match policy {
         MergePolicy::Samt(fanouts) => (newest, fanout(fanouts, newest).runs),
         MergePolicy::Cola { ratio } | MergePolicy::Leveled { ratio } => (0, *ratio),
@@ -165,9 +162,9 @@ fn beside_lost(policy: &MergePolicy, view: &LevelsView) -> Option<LevelMergePlan
     })
 }
 
-/// SAMT: if a level has more runs than its fan-out, the oldest of them are merged into one run of
-/// the next level. If several levels qualify, the newest level comes first, because its runs are
-/// read most often.
+/// SAMT: if a level has more runs than its fan-out, its oldest runs are merged into one run of the
+/// next level. If several levels qualify, the newest comes first, because its runs are read most
+/// often.
 fn samt(fanouts: &[LevelFanout], view: &LevelsView) -> Option<LevelMergePlan> {
     let is_due = |&level: &usize| {
         view.runs(level) > fanout(fanouts, level).runs as usize && !view.is_busy(level..=level)
@@ -227,8 +224,8 @@ fn leveled(ratio: u64, view: &LevelsView) -> Option<LevelMergePlan> {
     let is_over = |level: &usize| view.bytes(*level) > share(*level);
     let over = (1..view.levels.len()).rev().filter(is_over);
     let is_free = |from: &usize| !view.is_busy(*from..=from + 1);
-    // If a level cannot be merged because of an unreadable run, no further data are merged into it.
-    // The merges of other levels continue.
+    // If an unreadable run blocks a level, no further data is merged into it. The merges of other
+    // levels continue.
     let first = (view.runs(0) > 0).then_some(0);
     let from = match view.has_lost() {
         false => over.chain(first).next().filter(is_free)?,
@@ -249,9 +246,9 @@ fn leveled(ratio: u64, view: &LevelsView) -> Option<LevelMergePlan> {
 /// The factor is above 1 because new runs arrive while a merge is running.
 const USUAL_TIMES: u64 = 3;
 
-/// Returns the read amplification of level 0: its number of runs, as a percentage of the limit from
-/// which writers are throttled. Returns 0 if the policy never merges, because there is no limit
-/// then.
+/// Returns the read amplification of level 0: its number of runs, as a percentage of the limit at
+/// which writers are throttled. Returns 0 if the policy never merges, because there is then no
+/// limit.
 #[must_use]
 pub fn crowding(policy: &MergePolicy, runs: usize) -> u64 {
     let at_once = match policy {
@@ -263,10 +260,9 @@ pub fn crowding(policy: &MergePolicy, runs: usize) -> u64 {
     runs as u64 * 100 / (USUAL_TIMES * u64::from(at_once))
 }
 
-/// Returns the level to which the result of a merge is added. `bytes` is the size of the result.
-/// With the SAMT policy, a result that fills at most half of the inputs' level remains in that
-/// level, so that a small amount of data never moves far down (reclamation: Spillane 2012, chapter
-/// 5).
+/// Returns the level that the result of a merge, of `bytes` bytes, is added to. With the SAMT
+/// policy, a result that fills at most half of the inputs' level stays in that level, so that a
+/// small amount of data never moves far down (reclamation: Spillane 2012, chapter 5).
 #[must_use]
 pub fn target(policy: &MergePolicy, unit_bytes: u64, merge: &LevelMergePlan, bytes: u64) -> usize {
     let MergePolicy::Samt(fanouts) = policy else {
@@ -286,15 +282,15 @@ pub fn target(policy: &MergePolicy, unit_bytes: u64, merge: &LevelMergePlan, byt
     }
 }
 
-/// Returns the level to which the result of a merge moves up from its target level. A run that has
-/// become small moves up, so that a small amount of data does not remain in a deep level (Spillane
-/// 2012, chapter 5). Moving a run up does not rewrite it.
+/// Returns the level that the result of a merge moves up to from its target level. A run that has
+/// shrunk moves up, so that a small amount of data does not stay in a deep level (Spillane 2012,
+/// chapter 5). Moving a run up does not rewrite it.
 ///
 /// `above` has the number of runs of each level above the target level. Its last element is the
 /// number of runs in the target level that are newer than the result.
 ///
 /// The result can move only past empty levels, because all runs of the levels above are newer. It
-/// moves only to a level of which it fills at most half, and which may have another run.
+/// moves only to a level that it fills at most half, and that may take another run.
 #[must_use]
 pub fn rise(policy: &MergePolicy, unit_bytes: u64, above: &[usize], bytes: u64) -> usize {
     let mut level = above.len().saturating_sub(1);
@@ -323,13 +319,13 @@ pub fn rise(policy: &MergePolicy, unit_bytes: u64, above: &[usize], bytes: u64) 
 }
 
 /// Returns the level for a new run of `bytes` bytes that is newer than all others. `runs` has the
-/// number of runs of each level. A large run is added directly to a deep level if the levels above
-/// are empty, so that merges need not move it there.
+/// number of runs of each level. A large run goes directly to a deep level if the levels above are
+/// empty, so that merges need not move it there.
 #[must_use]
 pub fn landing(policy: &MergePolicy, unit_bytes: u64, runs: &[usize], bytes: u64) -> usize {
     let empty = runs.iter().take_while(|runs| **runs == 0).count();
-    // With the policies of one run per level, a level that has a run can receive another one only
-    // by a merge. In an empty structure, any level is possible.
+    // With the policies of one run per level, a level that has a run can take another only by a
+    // merge. In an empty structure, any level is possible.
     let is_new = empty == runs.len();
     let deepest = match policy {
         _ if is_new => MOST_LEVELS,
@@ -351,8 +347,8 @@ pub fn landing(policy: &MergePolicy, unit_bytes: u64, runs: &[usize], bytes: u64
     level
 }
 
-/// Returns the storage tier for the runs of a level, or `None` if the policy does not determine it.
-/// Only a SAMT with separate fan-outs per tier determines it.
+/// Returns the storage tier for the runs of a level. Returns `None` unless the policy is a SAMT
+/// with separate fan-outs per tier, because no other policy determines the tier.
 #[must_use]
 pub fn tier(policy: &MergePolicy, level: usize) -> Option<u8> {
     match policy {
@@ -365,8 +361,7 @@ fn fanout(fanouts: &[LevelFanout], level: usize) -> LevelFanout {
     fanouts[place(fanouts, level)]
 }
 
-/// Returns the index of the fan-out that applies to a level. The last fan-out applies to all
-/// remaining levels.
+/// Returns the index of a level's fan-out. The last fan-out applies to all remaining levels.
 fn place(fanouts: &[LevelFanout], level: usize) -> usize {
     assert!(!fanouts.is_empty(), "a SAMT has a fan-out");
     let mut below = 0usize;

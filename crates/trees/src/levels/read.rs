@@ -1,5 +1,5 @@
-//! Point lookups. A lookup probes the filters of the runs from newest to oldest, until the value of
-//! the key is known.
+//! Point lookups. A lookup probes the runs' filters from newest to oldest, until the value of the
+//! key is known.
 
 use super::LevelsDictionary;
 use super::state::{LevelMember, LevelsVersion};
@@ -19,13 +19,13 @@ use std::task::{Poll, ready};
 /// A reader of one version of an LSM tree.
 pub type LevelsReader<'l> = VersionReader<'l, LevelsDictionary>;
 
-/// The runs that may have messages of a key, from newest to oldest.
+/// The runs that may have messages for a key, from newest to oldest.
 type LookupCandidates<'v> = SmallVec<[&'v LevelMember; 16]>;
 
 /// The progress of a lookup. It is valid only for the version in which the lookup started.
 #[derive(Debug, Default)]
 pub struct LevelsSearch {
-    /// The results of probing the filters of consecutive candidates, beginning with candidate
+    /// The results of probing the filters of consecutive candidates, starting with candidate
     /// `first`.
     hits: maplet::MapletAnswers,
     first: usize,
@@ -33,7 +33,7 @@ pub struct LevelsSearch {
     asked: usize,
     /// The number of candidates that have been searched completely.
     done: usize,
-    /// The number of records that were already gathered from the candidate being searched.
+    /// The number of records already gathered from the candidate that is being searched.
     records: usize,
 }
 
@@ -103,8 +103,8 @@ impl LevelsSearch {
     }
 
     /// Returns whether the next candidate may contain the key, according to its filter. If the
-    /// filter must be read from the device, the filters of all older candidates are read in the
-    /// same batch.
+    /// filter must be read from the device, reads the filters of all older candidates in the same
+    /// batch.
     fn may_hold<F: NodeFetch>(
         &mut self,
         candidates: &[&LevelMember],
@@ -138,8 +138,8 @@ impl LevelsSearch {
         Poll::Ready(Ok(!hits.is_empty()))
     }
 
-    /// Searches one run for the key and gathers its records. Records that were already gathered
-    /// before the lookup had to wait are skipped.
+    /// Searches one run for the key and gathers its records. If the lookup had to wait, skips the
+    /// records that were gathered before.
     fn ask<F: NodeFetch>(
         &mut self,
         member: &LevelMember,
@@ -148,7 +148,7 @@ impl LevelsSearch {
         fetch: &F,
     ) -> Poll<Result<()>> {
         let LookupState { operator, known } = gather;
-        // If the lookup had to wait for a node, it starts again with the newest record of this run.
+        // After waiting for a node, the lookup starts again with this run's newest record.
         let mut taken = self.records;
         let records = &mut self.records;
         member.run.search(key.bytes(), known.at(), fetch, |record| {

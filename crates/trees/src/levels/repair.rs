@@ -1,6 +1,7 @@
 //! Repairs damaged leaves, index nodes and values, which make every merge and scan fail that
 //! reaches them, and damaged filter pages, which make lookups fail. A repair rewrites the affected
-//! runs. The contents of damaged leaves are lost. A filter is rebuilt from its run without loss.
+//! runs. The contents of damaged leaves are lost, but a filter is rebuilt from its run without
+//! loss.
 
 use super::LevelsDictionary;
 use super::merge::MergeStep;
@@ -13,13 +14,13 @@ use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
 impl LevelsDictionary {
-    /// Repairs the structure. It rewrites each run with damaged leaves, index nodes or values
-    /// without the damaged parts, and each run with a damaged filter. To find the damage it reads
-    /// the whole structure. The caller must prevent all other changes of the structure. The next
-    /// checkpoint makes the repair durable.
+    /// Repairs the structure. Rewrites each run with damaged leaves, index nodes or values without
+    /// the damaged parts, and each run with a damaged filter. Reads the whole structure to find the
+    /// damage. The caller must prevent all other changes of the structure. The next checkpoint
+    /// makes the repair durable.
     ///
     /// # Errors
-    /// I/O errors. Repairs that were made before the error remain.
+    /// I/O errors. Repairs completed before the error remain.
     ///
     /// # Panics
     /// If a merge is running.
@@ -29,7 +30,7 @@ impl LevelsDictionary {
         let version = self.version();
         let mut damaged = Vec::new();
         for member in &version.newest_first {
-            // Parts of the same run that occur in several places are examined together.
+            // Examine all parts of a run together, even if they occur in several places.
             let is_same = |other: &&Arc<LevelMember>| other.run.pointer() == member.run.pointer();
             let parts: Vec<&Arc<LevelMember>> = version.newest_first.iter().filter(is_same).collect();
             if !Arc::ptr_eq(parts[0], member) {
@@ -60,8 +61,8 @@ impl LevelsDictionary {
         Ok(mended)
     }
 
-    /// Rewrites a run in place. Does nothing if it was already rewritten together with another part
-    /// of the same run.
+    /// Rewrites a run in place. Does nothing if the run was already rewritten with another of its
+    /// parts.
     fn write_again(&self, member: &Arc<LevelMember>) -> Result<()> {
         let Some(mut step) = MergeStep::start_repair(self, member) else {
             return Ok(());
@@ -71,8 +72,8 @@ impl LevelsDictionary {
     }
 }
 
-/// Returns whether the filter of a run is damaged. If the filter is on a tier that cannot be read
-/// at present, it is not considered damaged.
+/// Returns whether a run's filter is damaged. A filter on a tier that is currently unreadable does
+/// not count as damaged.
 fn has_bad_filter(member: &LevelMember, files: DataFiles<'_>) -> bool {
     let found = member.maplet.check_from(files, &mut CheckReadTotals::default());
     !found.is_empty() && !matches!(member.maplet.missing(files, &[]), Err(Error::TierFails { .. }))

@@ -1,5 +1,5 @@
-//! Scans of an LSM tree, merged with the memtables that have newer data. A scan determines the
-//! values of its keys in batches.
+//! Scans of an LSM tree, merged with the memtables that have newer data. A scan resolves its keys'
+//! values in batches.
 
 use super::LevelsDictionary;
 use super::state::LevelsVersion;
@@ -19,12 +19,12 @@ use alluvium_storage::Result;
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of records in a batch, which are determined before the caller asks for them.
+/// Maximum number of records in a batch, which are resolved before the caller asks for them.
 const MAX_AHEAD: usize = 128;
-/// After this number of consecutive deleted keys, a scan looks for the end of the range delete that
+/// After this many consecutive deleted keys, a scan looks for the end of the range delete that
 /// covers them and skips to it.
 const RANGE_SKIP_AFTER: u32 = 4;
-/// After this number of consecutive deleted or expired keys, a scan releases its version and its
+/// After this many consecutive deleted or expired keys, a scan releases its version and its
 /// memtables, and continues with the current ones.
 const RELEASE_AFTER: u32 = 4096;
 const _: () = assert!(
@@ -32,19 +32,19 @@ const _: () = assert!(
     "a scan skips before it begins again"
 );
 
-/// An iterator over the keys with a value in a key range, as of one sequence number.
+/// An iterator over the keys of a range that have a value at a given sequence number.
 ///
 /// Between calls the iterator keeps neither a version nor a memtable. It keeps its position, the
-/// records of the current batch, and frames of the cache. The frames are released if all scans
-/// together exceed their memory limit.
+/// records of the current batch, and cache frames. The frames are released if all scans together
+/// exceed their memory limit.
 pub struct LevelsIter {
     levels: LevelsDictionary,
     memtables: Arc<dyn MemtableOwner>,
     wanted: ScanParameters,
     segment: Option<Box<ScanSegment>>,
-    /// Accounts for the memory of the scan, and stores the segment while the scan is parked.
+    /// Accounts for the scan's memory, and stores the segment while the scan is parked.
     hold: ScanMemoryUse,
-    /// The position at which to continue when there is no segment.
+    /// The position at which the scan continues when no segment is open.
     position: ScanPosition,
     batch: ScanBatch,
     /// The maximum number of records in the next batch.
@@ -115,8 +115,8 @@ impl LevelsIter {
                 if let Some(segment) = self.segment.take() {
                     self.position = segment.position();
                 }
-                // Records that were added to the batch before the error are valid and are returned
-                // first. The error will occur again once the batch is empty.
+                // Records added to the batch before the error are valid and are returned first. The
+                // error will occur again once the batch is empty.
                 if self.batch.len() == 0 {
                     return Err(error);
                 }
@@ -140,8 +140,8 @@ impl LevelsIter {
         }
     }
 
-    /// Keeps the batch and the segment in memory until the next call if the memory limit of all
-    /// scans permits it. Otherwise parks the segment.
+    /// If the memory limit of all scans permits it, keeps the batch and the segment in memory until
+    /// the next call. Otherwise parks the segment.
     fn end_batch(&mut self) {
         if self.batch.len() == 0 {
             self.batch = ScanBatch::default();
@@ -159,15 +159,14 @@ impl LevelsIter {
         }
     }
 
-    /// Fills the batch from one version and the memtables with newer data. Releases both
-    /// afterwards.
+    /// Fills the batch from one version and the memtables with newer data, and releases both.
     fn fill(&mut self) -> Result<()> {
         let levels = self.levels.clone();
         let store = &levels.shared.home.store;
-        // The list of memtables must be read before the version. A memtable that is removed from
-        // the list later has been flushed to a run of the version.
+        // Read the list of memtables before the version. A memtable that leaves the list afterwards
+        // has been flushed to a run of the version.
         let list = self.memtables.newest_first();
-        // Everything to which the version refers remains readable while this guard is pinned.
+        // Everything that the version refers to stays readable while this guard is pinned.
         let guard = store.epochs().pin();
         let version = levels.shared.versions.peek();
         if let Some(segment) = &mut self.segment
@@ -207,8 +206,8 @@ impl LevelsIter {
         walked
     }
 
-    /// Iterates over the segment until the batch is full. Adds to `waded` the number of deleted or
-    /// expired keys that were found in runs.
+    /// Iterates over the segment until the batch is full. Adds the number of deleted or expired
+    /// keys found in runs to `waded`.
     fn walk(&mut self, from: &BlockingFetch<'_>, waded: &mut u64) -> Result<()> {
         let mut dead = 0;
         while let Some(segment) = &mut self.segment
@@ -251,8 +250,8 @@ impl LevelsIter {
         self.dead_run.end(Some(&*self.memtables), self.wanted.moment());
     }
 
-    /// Opens a segment at the current position. If the position is in a range that is known to be
-    /// empty, moves past that range first.
+    /// Opens a segment at the current position. If the position is in a range known to be empty,
+    /// skips that range first.
     fn open(&mut self, version: &LevelsVersion, list: &MemtableList) -> Result<()> {
         if let Some(empty) = self.memtables.empty_ranges()
             && !empty.is_empty()
@@ -288,8 +287,7 @@ impl LevelsIter {
         Ok(())
     }
 
-    /// Returns whether the scan's range has no keys at or after `key`, in the direction of the
-    /// scan.
+    /// Returns whether the scan's range has no keys at or after `key`, in scan direction.
     fn ends_at(&self, key: &[u8]) -> bool {
         let range = &self.wanted.range;
         match self.wanted.direction {

@@ -1,9 +1,9 @@
-//! Counts the dead keys (deleted or expired) that scans skip. If scans have skipped enough dead
-//! keys to justify the cost, all runs are merged into one run, which drops them.
+//! Counts the dead keys (deleted or expired) that scans skip. Once they have skipped enough to
+//! justify the cost, all runs are merged into one run, which drops these keys.
 //!
-//! For each skipped key a scan reads a record, which is a part of the cost of merging that record.
-//! The merge is due once the total of these costs is large enough. The number of bytes written by
-//! such merges is therefore at most a constant multiple of the bytes that scans have read in vain.
+//! For each skipped key, a scan reads a record, which costs part of what merging that record costs.
+//! The merge is due once these costs add up. Such merges therefore write at most a constant
+//! multiple of the bytes that scans have read in vain.
 
 use super::LevelsDictionary;
 use super::options::MergePolicy;
@@ -12,7 +12,7 @@ use super::state::{LevelsVersion, LevelsWriterState};
 use alluvium_dictionary::merge::OlderData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The merge is due when the number of skipped keys reaches the number of all records divided by
+/// The merge is due when scans have skipped as many keys as the number of all records divided by
 /// this.
 const PART: u64 = 4;
 
@@ -21,7 +21,7 @@ const PART: u64 = 4;
 pub(super) struct SkippedTombstones(AtomicU64);
 
 impl SkippedTombstones {
-    /// Adds the number of dead keys that a scan has skipped.
+    /// Adds the dead keys that a scan has skipped.
     pub(super) fn add(&self, keys: u64) {
         if keys > 0 {
             self.0.fetch_add(keys, Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl SkippedTombstones {
 impl LevelsDictionary {
     /// Returns the plan to merge all runs, if scans have skipped enough dead keys. Returns `None`
     /// while another merge is running or space is scarce. Also returns `None` if a run has messages
-    /// above the horizon: the merge could not drop these, because a reader may still need them.
+    /// above the horizon, because a reader may still need them, so the merge could not drop them.
     pub(super) fn merge_for_scans(
         &self,
         kept: &LevelsWriterState,

@@ -15,21 +15,20 @@ use alluvium_storage::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The age of a run: the order in which runs were added. All messages of a run with a higher age
-/// are newer.
+/// The age of a run, which reflects the order in which runs were added. All messages of a run with
+/// a higher age are newer.
 pub(super) type RunAge = u64;
 
-/// A run of a level with its filter, and the key range in which the run is live.
+/// A run of a level with its filter and the key range in which the run is live.
 #[derive(Clone, Debug)]
 pub(super) struct LevelMember {
-    /// The ages of the oldest and of the newest flushed or ingested run that were merged into this
-    /// run (V2).
+    /// The ages of the oldest and newest flushed or ingested run that were merged into this run
+    /// (V2).
     pub(super) ages: (RunAge, RunAge),
     pub(super) run: IndexedRun,
-    /// The filter of the run. It maps every key of the run to the value 0 (V3).
+    /// The run's filter. It maps every key of the run to the value 0 (V3).
     pub(super) maplet: Maplet,
-    /// The key range in which the run is live. The other keys of the run were merged in slices
-    /// (V6).
+    /// The key range in which the run is live. The run's other keys were merged in slices (V6).
     pub(super) range: KeyRange,
 }
 
@@ -67,8 +66,8 @@ impl LevelMember {
     }
 
     /// Returns the size of the run in bytes, including separate values that other runs wrote. If
-    /// only a part of the run is live, returns the approximate size of that part, computed from the
-    /// extents that it uses.
+    /// only part of the run is live, returns the approximate size of that part, which is computed
+    /// from the extents that it uses.
     pub(super) fn bytes(&self) -> u64 {
         match self.is_whole() {
             true => bytes_of(&self.run),
@@ -85,7 +84,7 @@ impl LevelMember {
         self.run.memory_bytes() as u64 + self.maplet.memory_bytes() + size_of::<LevelMember>() as u64
     }
 
-    /// Returns whether the member may have messages of a key, judging by its bounds.
+    /// Returns whether the member may have messages for a key, judging by its bounds.
     #[inline]
     pub(super) fn touches(&self, key: &[u8]) -> bool {
         self.run.low() <= key && key <= self.run.high() && self.range.contains(key)
@@ -99,7 +98,7 @@ impl LevelMember {
     }
 }
 
-/// A run with its filter that have been written, but do not belong to the structure yet.
+/// A run and its filter, which have been written but do not belong to the structure yet.
 #[derive(Debug)]
 pub(super) struct ProvisionalRun {
     pub(super) built: BuiltRun,
@@ -120,8 +119,8 @@ impl ProvisionalRun {
     }
 }
 
-/// Adds the extents written for a run and its filter to the generation that is being built. Adds a
-/// reference to each inherited extent.
+/// Adds the extents that were written for a run and its filter to the generation that is being
+/// built. Adds a reference to each inherited extent.
 pub(super) fn install_extents(store: &Store, built: &BuiltRun, maplet: &maplet::WrittenMaplet) {
     let extents = store.extents();
     extents.install(&built.extents);
@@ -182,8 +181,7 @@ impl LevelsVersion {
         runs.any(|member| member.overlaps(range))
     }
 
-    /// Returns the total bytes of the runs on the levels from 0 to `level`, and the total bytes of
-    /// all runs.
+    /// Returns the total bytes of the runs on levels 0 to `level`, and the total bytes of all runs.
     pub(super) fn bytes_through(&self, level: usize) -> (u64, u64) {
         let sizes = self
             .levels
@@ -194,7 +192,7 @@ impl LevelsVersion {
         (newer, sizes.iter().sum())
     }
 
-    /// Returns, for each extent, the number of bytes that all runs together use.
+    /// Returns how many bytes of each extent all runs together use.
     pub(super) fn live_bytes(&self) -> BTreeMap<Extent, u64> {
         let mut live = BTreeMap::new();
         for used in self.newest_first.iter().flat_map(|member| member.uses()) {
@@ -209,8 +207,8 @@ pub(super) fn newest_first(levels: &LevelRuns) -> Box<[Arc<LevelMember>]> {
     runs.cloned().collect()
 }
 
-/// Groups the members of a level so that the parts of one run form one group. A merge always
-/// includes a whole group.
+/// Groups a level's members so that all parts of a run are in one group. A merge always includes a
+/// whole group.
 pub(super) fn groups(level: &[Arc<LevelMember>]) -> impl DoubleEndedIterator<Item = &[Arc<LevelMember>]> {
     level.chunk_by(|one, next| one.ages == next.ages)
 }
@@ -221,7 +219,7 @@ pub(super) fn bytes_of(run: &IndexedRun) -> u64 {
     run.summary().bytes + inherited.map(|used| used.live).sum::<u64>()
 }
 
-/// The state of the writer. It is protected by a mutex.
+/// The state of the writer, protected by a mutex.
 #[derive(Debug, Default)]
 pub(super) struct LevelsWriterState {
     pub(super) root: RootWriter,
@@ -235,14 +233,14 @@ pub(super) struct LevelsWriterState {
     pub(super) wants_all: bool,
     /// Whether the most recent merge failed because the store was full.
     pub(super) lacks_merge_space: bool,
-    /// The progress of merging all runs slice by slice, which is done while space is scarce.
+    /// The progress of merging all runs slice by slice, as is done while space is scarce.
     pub(super) sweep: SliceSweep,
-    /// The age of a run that became so small by a merge that it may belong on a faster tier.
+    /// The age of a run that a merge has shrunk so much that it may belong on a faster tier.
     pub(super) shrunk: Option<RunAge>,
 }
 
 impl LevelsWriterState {
-    /// Returns the policy's view of a version. Runs that cannot be read at present are marked as
+    /// Returns the policy's view of a version. Runs that are currently unreadable are marked as
     /// busy, so that the policy chooses other runs.
     pub(super) fn view(
         &self,

@@ -1,4 +1,4 @@
-//! The public type of an LSM tree. It can be created, opened, changed and checkpointed.
+//! The public type of an LSM tree, which can be created, opened, changed and checkpointed.
 
 use super::defragment::DefragCounters;
 use super::format::LevelsContents;
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const INLINE: usize = 4 << 10;
 
 /// A dictionary that stores its data in runs on levels. All methods may be called from any thread.
-/// A clone refers to the same structure.
+/// Clones refer to the same structure.
 #[derive(Clone)]
 pub struct LevelsDictionary {
     pub(super) shared: Arc<LevelsInner>,
@@ -35,7 +35,7 @@ pub(super) struct LevelsInner {
     pub(super) options: LevelsOptions,
     pub(super) versions: VersionCell<LevelsVersion>,
     pub(super) kept: Mutex<LevelsWriterState>,
-    /// Whether free space is scarce. If it is, every merge may use the space reserve.
+    /// Whether free space is scarce, so that every merge may use the space reserve.
     pub(super) is_scarce: AtomicBool,
     /// Estimated memory in bytes of all running merges.
     pub(super) merging_bytes: AtomicU64,
@@ -47,7 +47,7 @@ pub(super) struct LevelsInner {
     pub(super) stitched: AtomicU64,
     /// Number of leaves that merges have dropped without reading them.
     pub(super) dropped_leaves: AtomicU64,
-    /// Counters of the bytes written by defragmentation, and by everything else.
+    /// Counts the bytes written by defragmentation, and by everything else.
     pub(super) ledger: DefragCounters,
 }
 
@@ -56,15 +56,15 @@ pub(super) struct LevelsInner {
 #[non_exhaustive]
 pub struct LevelsStats {
     pub levels: u64,
-    /// Number of runs on all levels, where each part of a run is counted separately.
+    /// Number of runs on all levels. Each part of a run counts separately.
     pub runs: u64,
     /// Number of leaves that merges have adopted without reading them.
     pub taken_over: u64,
-    /// Number of leaves that merges have dropped without reading them, because range deletes delete
-    /// all their records.
+    /// Number of leaves that merges have dropped unread because range deletes cover all their
+    /// records.
     pub dropped_leaves: u64,
-    /// Number of jumps by scans in the current runs. A jump is a read that does not continue where
-    /// the previous read ended.
+    /// Number of jumps that scans made in the current runs. A jump is a read that does not continue
+    /// where the previous read ended.
     pub jumps: u64,
     /// Number of runs that defragmentation has rewritten.
     pub defragmented_runs: u64,
@@ -84,8 +84,8 @@ impl fmt::Debug for LevelsDictionary {
 }
 
 impl LevelsDictionary {
-    /// Creates an empty structure. `cut` is a sequence number up to which no commit has written to
-    /// the structure; the structure counts as up to date with all these commits.
+    /// Creates an empty structure that counts as containing all commits up to `cut`. None of these
+    /// commits may have written to the structure.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -159,9 +159,9 @@ impl LevelsDictionary {
         ))
     }
 
-    /// Opens the structure to which a checkpoint root refers. `cut` is the sequence number up to
-    /// which the checkpoint contains all commits. The policy and the length of fingerprints come
-    /// from the checkpoint; the corresponding fields of `options` are ignored.
+    /// Opens the structure that a checkpoint root refers to. The checkpoint contains all commits up
+    /// to `cut`. The policy and the fingerprint length come from the checkpoint, and the
+    /// corresponding fields of `options` are ignored.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the root or a run is damaged; I/O
@@ -267,8 +267,8 @@ impl LevelsDictionary {
         places
     }
 
-    /// Returns the number of leaves that merges have adopted without reading them since the
-    /// structure was opened.
+    /// Returns how many leaves merges have adopted without reading them since the structure was
+    /// opened.
     #[must_use]
     pub fn stitched(&self) -> u64 {
         self.shared.stitched.load(Ordering::Relaxed)
@@ -281,8 +281,8 @@ impl LevelsDictionary {
         shared.dropped_leaves.fetch_add(leaves.dropped, Ordering::Relaxed);
     }
 
-    /// Sets the maximum number of bytes that all scans together may keep in memory between their
-    /// calls. A small fixed amount per scan is not included.
+    /// Limits the memory in bytes that all scans together may keep between their calls. A small
+    /// fixed amount per scan is not included.
     pub fn limit_scans(&self, bytes: u64) {
         self.shared.held.limit(bytes);
     }
@@ -295,8 +295,8 @@ impl LevelsDictionary {
         poison_on_error(&self.shared.home.store, result)
     }
 
-    /// Publishes a version with the runs `levels`, and releases the extents of runs that belong
-    /// only to the previous version. `_kept` proves that the caller has locked the writer state.
+    /// Publishes a version with the runs `levels`, and releases the extents of runs that only the
+    /// previous version had. `_kept` proves that the caller has locked the writer state.
     pub(super) fn publish(
         &self,
         _kept: &mut LevelsWriterState,
@@ -312,8 +312,8 @@ impl LevelsDictionary {
         }
     }
 
-    /// Publishes a version with the runs `levels`. Returns the runs that belong only to the
-    /// previous version; the caller must release their extents.
+    /// Publishes a version with the runs `levels`. Returns the runs that only the previous version
+    /// had, whose extents the caller must release.
     pub(super) fn replace_version(
         &self,
         levels: LevelRuns,
@@ -360,7 +360,7 @@ impl LevelsDictionary {
 
     /// Writes the checkpoint root of the current version, unless it has already been written. The
     /// returned [`CheckpointRoot`] keeps the writer state locked, so the runs cannot change until
-    /// it is dropped.
+    /// the guard is dropped.
     pub(super) fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         let LevelsInner { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();
@@ -374,8 +374,8 @@ impl LevelsDictionary {
     }
 }
 
-/// The location of the structure's root in error messages. The root is stored by the owner of the
-/// structure.
+/// The location of the structure's root for error messages. The owner of the structure stores the
+/// root.
 pub(super) fn place() -> DiskLocation {
     DiskLocation::new(OnDiskObject::Node, "the root of levels", 0)
 }

@@ -1,10 +1,9 @@
-//! Merges all runs slice by slice, for a disk without enough free space to merge whole runs.
+//! Merges all runs slice by slice, when the disk has too little free space to merge whole runs.
 //!
-//! While space is scarce, the key space is merged in slices, in key order. The records of all runs
-//! in a slice are merged into one new run, and the old runs remain live only for the other keys
-//! (V6). The size of a slice is limited by the free space. A checkpoint frees the replaced extents
-//! before the next slice starts, so that even a small amount of free space suffices to merge
-//! everything.
+//! While space is scarce, the key space is merged in slices, in key order. The records that all
+//! runs have in a slice are merged into one new run, and the old runs stay live only for the other
+//! keys (V6). The free space limits the size of a slice. A checkpoint frees the replaced extents
+//! before the next slice starts, so even a little free space suffices to merge everything.
 //!
 //! Usually only slices with deletes are merged, because merging the others would not free space. If
 //! a user has requested a merge of the whole structure, every slice is merged.
@@ -22,21 +21,21 @@ use alluvium_storage::{EpochGuard, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A slice is merged because of its deletes if at least one of this number of records is a delete.
+/// A slice is worth merging for its deletes if at least one in this many records is a delete.
 const WORTH_PART: u64 = 16;
 
 /// Maximum size of a slice in bytes.
 const MOST_BYTES: u64 = 64 * MIB;
 
-/// Additional space in bytes that the merge of a slice needs: the unused ends of extents, the
-/// filter, and the footer.
+/// Additional space in bytes that merging a slice needs for the unused ends of extents, the filter,
+/// and the footer.
 const SLACK: u64 = 3 * UNIT;
 
-/// The merge of a slice uses at most this fraction of the free space, given as a divisor. The rest
-/// is for deletes and checkpoints that are written during the merge.
+/// Merging a slice uses at most the free space divided by this. The rest is for deletes and
+/// checkpoints that are written during the merge.
 const FREE_PART: u64 = 2;
 
-/// Maximum number of pieces into which a run is divided in order to find the end of a slice.
+/// Maximum number of pieces that a run is divided into to find the end of a slice.
 const MOST_PIECES: usize = 1 << 16;
 
 const _: () = assert!(FREE_PART > 1 && SLACK < MOST_BYTES, "slices leave space");
@@ -44,16 +43,15 @@ const _: () = assert!(FREE_PART > 1 && SLACK < MOST_BYTES, "slices leave space")
 /// The progress of merging all runs slice by slice.
 #[derive(Debug, Default)]
 pub(super) struct SliceSweep {
-    /// The age of the next new run at the time when the sweep started. Newer runs belong to the
-    /// next sweep.
+    /// The age that the next new run had when the sweep started. Newer runs belong to the next
+    /// sweep.
     of: RunAge,
     /// Whether every slice is merged, because a user has requested it.
     takes_all: bool,
     /// The first key that has not been merged yet.
     next: Box<[u8]>,
     is_over: bool,
-    /// The number of consecutive times that the size of a slice was halved because the store was
-    /// full.
+    /// How many times in a row the size of a slice was halved because the store was full.
     halvings: u32,
 }
 
@@ -61,7 +59,7 @@ pub(super) struct SliceSweep {
 #[derive(Clone, Copy, Debug, Default)]
 struct SliceStats {
     weight: RangeWeight,
-    /// An upper bound of the number of deletes that no reader needs any more: the deletes of all
+    /// An upper bound for the number of deletes that no reader needs any more: the deletes of all
     /// runs that have records at or below the horizon.
     deletes: u64,
     /// The number of runs with records in the range.
@@ -89,13 +87,12 @@ impl LevelsWriterState {
 }
 
 impl SliceSweep {
-    /// Halves the maximum size of the following slices, because the merge of a slice ran out of
-    /// space.
+    /// Halves the maximum size of the following slices, because merging a slice ran out of space.
     pub(super) fn shrink(&mut self) {
         self.halvings += 1;
     }
 
-    /// Returns the maximum size of a slice in bytes if `free_bytes` bytes of space are free.
+    /// Returns the maximum size of a slice in bytes when `free_bytes` bytes of space are free.
     fn most_bytes(&self, free_bytes: u64) -> u64 {
         let most = (free_bytes / FREE_PART).saturating_sub(SLACK).min(MOST_BYTES);
         most.checked_shr(self.halvings).unwrap_or(0)
@@ -103,8 +100,8 @@ impl SliceSweep {
 }
 
 impl LevelsDictionary {
-    /// Returns whether there are slices left to merge, because they may free space or because a
-    /// user has requested it.
+    /// Returns whether slices are left to merge, because they may free space or because a user has
+    /// requested it.
     pub(super) fn is_sweeping(&self, kept: &LevelsWriterState, version: &LevelsVersion) -> bool {
         let sweep = &kept.sweep;
         let is_scarce = self.shared.is_scarce.load(Ordering::Relaxed);
@@ -115,7 +112,7 @@ impl LevelsDictionary {
         !version.newest_first.is_empty() && (goes_on || is_scarce && is_left && may_begin)
     }
 
-    /// Starts to merge the next slice, if one is due and there is enough free space. Returns `None`
+    /// Starts merging the next slice if one is due and there is enough free space. Returns `None`
     /// otherwise.
     ///
     /// # Errors
@@ -142,8 +139,8 @@ impl LevelsDictionary {
         Ok(slice.map(|slice| self.begin_slice(kept, version, slice)))
     }
 
-    /// Chooses the next slice to merge, and advances past slices that are not worth merging.
-    /// Returns `None` if no slice remains, or if the merge must wait for free space.
+    /// Chooses the next slice to merge, and skips slices that are not worth merging. Returns `None`
+    /// if no slice is left, or if the merge must wait for free space.
     fn choose_slice(
         &self,
         kept: &mut LevelsWriterState,
@@ -160,7 +157,7 @@ impl LevelsDictionary {
         let tier = self.tier(merge.into, 0);
         let free = usage.tiers.get(usize::from(tier)).copied().unwrap_or_default();
         let most = kept.sweep.most_bytes(free.backed_bytes);
-        // Wait for the next checkpoint if it will free a sufficient amount of space.
+        // If the next checkpoint will free enough space, wait for it.
         let is_coming = free.dead_bytes > 0;
         if is_coming && free.dead_bytes >= free.backed_bytes.min(MOST_BYTES) {
             return Ok(None);
@@ -217,8 +214,8 @@ impl LevelsDictionary {
     }
 
     /// Returns the end key of the slice that starts where `rest` starts, or `None` if the slice is
-    /// the whole of `rest`. `bytes` is the size of `rest`. The size of the slice is at most `most`
-    /// bytes, provided that the index nodes divide the keys finely enough.
+    /// all of `rest`. `bytes` is the size of `rest`. The slice has at most `most` bytes, if the
+    /// index nodes divide the keys finely enough.
     fn end_of_slice(
         &self,
         version: &LevelsVersion,
@@ -258,7 +255,7 @@ impl LevelsDictionary {
 }
 
 impl SliceSweep {
-    /// Returns whether it is worthwhile to merge a range. If `may_be_little` is true, it suffices
+    /// Returns whether it is worthwhile to merge a range. If `may_be_little` is true, it is enough
     /// that the merge may free some space.
     fn is_worth(&self, amount: &SliceStats, may_be_little: bool) -> bool {
         let SliceStats { deletes, weight, .. } = *amount;
@@ -270,7 +267,7 @@ impl SliceSweep {
     }
 }
 
-/// Returns the parts of a member that remain live after the slice has been merged.
+/// Returns the parts of a member that stay live after the slice has been merged.
 pub(super) fn left_of(member: &LevelMember, slice: &KeyRange) -> impl Iterator<Item = Arc<LevelMember>> {
     let below = KeyRange::new(&[], Some(&slice.low));
     let behind = slice.high.as_deref().map(|high| KeyRange::new(high, None));

@@ -1,4 +1,4 @@
-//! Checks a map by reading it from the device, and reports everything that is wrong.
+//! Checks a map by reading it from the device, and reports every error.
 
 use super::format;
 use super::{OrderedMap, place};
@@ -10,14 +10,14 @@ use alluvium_dictionary::versioned::read_root;
 use alluvium_storage::extents::ReachableExtent;
 use alluvium_storage::{NodePointer, Result};
 
-/// Reads the map to which a root refers. Returns the nodes in which the map is stored.
+/// Reads the map that a root refers to. Returns the nodes that store the map.
 fn read(files: DataFiles<'_>, root: &[u8], purpose: Purpose) -> Result<Vec<NodePointer>> {
     let (_, nodes) = read_root(files, root, &place(), purpose, format::decode)?;
     Ok(nodes)
 }
 
-/// Returns every extent that can be reached from a map's root, each with its number of references
-/// and of live bytes.
+/// Returns every extent that can be reached from a map's root, with its numbers of references and
+/// live bytes.
 ///
 /// # Errors
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the map is damaged; I/O errors.
@@ -26,7 +26,7 @@ pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>
 }
 
 /// Checks everything that can be reached from a map's root, and returns the findings. The data
-/// files must not be written during the check.
+/// files must not change during the check.
 #[must_use]
 pub fn check_files(files: DataFiles<'_>, root: &[u8]) -> CheckFindings {
     let mut findings = CheckFindings::default();

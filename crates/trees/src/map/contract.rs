@@ -1,5 +1,4 @@
-//! Implements the interface between the store and its dictionaries for maps; see
-//! `alluvium_dictionary::contract`.
+//! Implements the store's interface for dictionaries, `alluvium_dictionary::contract`, on maps.
 
 use super::OrderedMap;
 use super::incorporate::{MapIncorporation, MapRewrite};
@@ -18,7 +17,7 @@ use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Approximate memory overhead per key in bytes, in addition to the key itself and its operands.
+/// Approximate memory per key in bytes, not counting the key itself and its operands.
 pub(super) const BYTES_PER_KEY: u64 = 96;
 
 impl Dictionary for OrderedMap {

@@ -1,4 +1,4 @@
-//! The format of the contents of an ordered map in a checkpoint, version 1. All integers are
+//! The format of an ordered map's contents in a checkpoint, version 1. All integers are
 //! little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! The root stores the version number (see `crates/dictionary/src/blob/format.rs`). The contents
@@ -45,7 +45,7 @@ pub fn encode(keys: &MapRecords) -> Vec<u8> {
     out
 }
 
-/// Decodes the contents of a map. `place` is the location of `bytes` for error messages.
+/// Decodes the contents of a map. Error messages name `place` as the location of `bytes`.
 ///
 /// # Errors
 /// [`Error::Corrupt`] at `place` if the contents are invalid.
@@ -71,8 +71,8 @@ fn part<'b>(reader: &mut ByteReader<'b>) -> std::result::Result<&'b [u8], Trunca
 /// invalid.
 fn read(reader: &mut ByteReader<'_>) -> std::result::Result<Option<MapRecords>, TruncatedInput> {
     let mut keys = MapRecords::new();
-    // If a count is too high, decoding stops at the end of the input, because every item occupies
-    // at least one byte.
+    // If a damaged count is too high, decoding stops at the end of the input, because every item
+    // takes at least one byte.
     for _ in 0..reader.varint()? {
         let key = part(reader)?;
         if keys.last_key_value().is_some_and(|(last, _)| **last >= *key) {

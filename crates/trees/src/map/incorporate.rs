@@ -1,4 +1,4 @@
-//! Changes of a map: flushes of memtable slices, and rewrites of the whole map.
+//! Changes a map, by flushing memtable slices into it and by rewriting it as a whole.
 
 use super::{MapInner, MapRecord, MapRecords, OrderedMap};
 use alluvium_base::Message;
@@ -20,7 +20,7 @@ pub struct MapIncorporation {
 }
 
 impl MapIncorporation {
-    /// Folds the messages of the slice into the map, and publishes the new version.
+    /// Folds the slice's messages into the map, and publishes the new version.
     pub(super) fn publish(&self) {
         let share = &self.share;
         assert!(
@@ -49,10 +49,10 @@ impl MapIncorporation {
     }
 }
 
-/// Returns the messages that a memtable has for a key, from newest to oldest. A range delete that
-/// covers the key is returned as a delete of the key (P2). Some sequence numbers form a band: a
-/// reader sees either all or none of the messages with these numbers. Of the range deletes in one
-/// band only the newest is returned.
+/// Returns a memtable's messages for a key, from newest to oldest. A range delete that covers the
+/// key is returned as a delete of the key (P2). Sequence numbers form bands: a reader sees either
+/// all or none of the messages whose numbers are in one band. Of the range deletes in one band,
+/// only the newest is returned.
 pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8], rule: &FoldRule) -> Vec<Message<'m>> {
     let mut messages: Vec<Message<'m>> = memtable.get(LookupKey::new(key), MAX_SEQUENCE).collect();
     let mut at = MAX_SEQUENCE;
@@ -70,8 +70,8 @@ pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8], rule: &FoldRu
 }
 
 impl MapInner {
-    /// Folds the messages in `newer` together with the existing messages of a key. Keeps only as
-    /// many messages as the readers need.
+    /// Folds the messages in `newer` into a key's existing messages. Keeps only the messages that
+    /// readers need.
     pub(super) fn fold(
         &self,
         keys: &mut MapRecords,
@@ -146,9 +146,8 @@ impl OrderedMap {
     }
 
     /// Returns whether enough values have expired to justify a rewrite. A rewrite can drop expired
-    /// values only from commits up to the horizon. Therefore the result is `false` until the
-    /// horizon has reached the cut, the sequence number up to which the current version contains
-    /// all commits.
+    /// values only from commits up to the horizon, so the result is `false` until the horizon has
+    /// reached the cut (the sequence number up to which the current version contains all commits).
     pub(super) fn has_expired(&self) -> bool {
         let version = self.shared.versions.peek();
         if version.stale_from_ms == u64::MAX {

@@ -1,5 +1,5 @@
-//! Bulk ingest in memory: layers of messages that are collected outside of a map and attached to it
-//! in one atomic step.
+//! Bulk ingest in memory: layers of messages are collected outside of a map, and attached to it in
+//! one atomic step.
 
 use super::contract::BYTES_PER_KEY;
 use super::{MapRecord, OrderedMap};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A layer of an ingest, which has either messages or deleted key ranges.
+/// A layer of an ingest. It has either messages or deleted key ranges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryLayer {
     pub(crate) messages: BTreeMap<Arc<[u8]>, MapRecord>,
@@ -22,18 +22,17 @@ pub(crate) struct MemoryLayer {
     bytes: u64,
 }
 
-/// A dictionary to which layers that are in memory can be attached.
+/// A dictionary that in-memory layers can be attached to.
 pub(crate) trait MemoryLayerTarget: Debug + Send + Sync {
-    /// Reserves the space that attaching the layers needs.
+    /// Reserves the space that is needed to attach the layers.
     fn prepare(&self, layers: &[Arc<MemoryLayer>]) -> Result<()>;
 
-    /// Adds the layers to the dictionary, from the oldest to the newest. They count as commits with
-    /// consecutive sequence numbers that start at `first`.
+    /// Adds the layers to the dictionary, from the oldest to the newest. Each counts as a commit,
+    /// with consecutive sequence numbers from `first` on.
     fn attach(&self, layers: &[Arc<MemoryLayer>], first: SequenceNumber) -> Result<()>;
 }
 
-/// An ingest into a map or a similar dictionary. Its layers remain in memory until they are
-/// attached.
+/// An ingest into a map or a similar dictionary. Its layers stay in memory until they are attached.
 #[derive(Debug)]
 pub struct MemoryIngest {
     into: Box<dyn MemoryLayerTarget>,
@@ -59,7 +58,7 @@ impl MemoryLayer {
     }
 }
 
-/// Passes the messages that the layers have for a key to `gather`, from newest to oldest.
+/// Passes the layers' messages for a key to `gather`, from newest to oldest.
 fn gather(layers: &[Arc<MemoryLayer>], key: &[u8], gather: &mut LookupState<'_>) {
     for (sequence, layer) in (1..=layers.len() as u64).rev().zip(layers.iter().rev()) {
         assert!(

@@ -1,12 +1,11 @@
-//! An ordered map in memory, which is the simplest dictionary. Each checkpoint writes the whole
-//! map.
+//! An ordered map in memory: the simplest dictionary. Each checkpoint writes the whole map.
 //!
-//! It is intended for small data sets, and for tests of the contract between the store and its
+//! It is meant for small data sets, and for tests of the contract between the store and its
 //! dictionaries. Every change copies the list of keys.
 //!
-//! A map can also be volatile: a checkpoint then writes an empty map.
+//! A map can also be volatile, in which case a checkpoint writes an empty map.
 //!
-//! *Scope*: which messages of each key readers may still need; how to read and write them.
+//! *Scope*: which messages of each key readers may still need; how they are read and written.
 //!
 //! *Must not depend on*: threads, clocks, transactions; who assigns sequence numbers; when a
 //! memtable is sealed; when a checkpoint is due.
@@ -14,11 +13,11 @@
 //! Invariants:
 //!
 //! - **P1** A version never changes. A lookup, and each call of a scan, reads only one version.
-//! - **P2** A version has every message of its keys that a reader at or above the horizon may need.
-//!   A range delete is stored as a delete of each key that it covers.
-//! - **P3** The messages of a key are ordered from newest to oldest. None of them has a sequence
-//!   number above the cut of the version, which is the sequence number up to which the version
-//!   contains all commits.
+//! - **P2** A version has every message for its keys that a reader at or above the horizon may
+//!   need. A range delete is stored as a delete of each key that it covers.
+//! - **P3** A key's messages are ordered from newest to oldest. None of them has a sequence number
+//!   above the version's cut, which is the sequence number up to which the version contains all
+//!   commits.
 
 mod check;
 mod contract;
@@ -52,11 +51,11 @@ use std::sync::atomic::AtomicBool;
 /// contents are stored in separate nodes.
 const INLINE: usize = 8 << 10;
 
-/// A message of a key in the map.
+/// A message for a key in the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapRecord {
-    /// The sequence number of the commit that wrote the message. It is zero if the number makes no
-    /// difference to any reader any more.
+    /// The sequence number of the commit that wrote the message. It is zero once the number no
+    /// longer matters to any reader.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
     /// The time at which a put expires, in milliseconds; 0 if it never expires.
@@ -75,7 +74,7 @@ impl MapRecord {
     }
 }
 
-/// The keys of a map with their messages, from newest to oldest.
+/// The keys of a map, each with its messages from newest to oldest.
 pub type MapRecords = BTreeMap<Arc<[u8]>, Arc<[MapRecord]>>;
 
 /// A version: an immutable state of the map (P1).
@@ -96,7 +95,7 @@ impl versioned::StructureVersion for MapVersion {
     }
 }
 
-/// Determines whether the contents of a map outlast the closing of the store.
+/// Whether the contents of a map outlast the closing of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MapLifetime {
     /// Checkpoints write the contents of the map.
@@ -105,7 +104,7 @@ enum MapLifetime {
     WhileOpen,
 }
 
-/// An ordered map in memory. All methods may be called from any thread. A clone refers to the same
+/// An ordered map in memory. All methods may be called from any thread. Clones refer to the same
 /// map.
 #[derive(Clone)]
 pub struct OrderedMap {
@@ -133,8 +132,8 @@ impl fmt::Debug for OrderedMap {
 }
 
 impl OrderedMap {
-    /// Creates an empty map. `cut` is a sequence number up to which no commit has written to the
-    /// map; the map counts as up to date with all these commits.
+    /// Creates an empty map that counts as containing all commits up to `cut`. None of these
+    /// commits may have written to the map.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -199,8 +198,8 @@ impl OrderedMap {
         OrderedMap::assemble(home, version, RootWriter::default(), MapLifetime::WhileOpen)
     }
 
-    /// Opens the map to which a checkpoint root refers. `cut` is the sequence number up to which
-    /// the checkpoint contains all commits.
+    /// Opens the map that a checkpoint root refers to. The checkpoint contains all commits up to
+    /// `cut`.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the root or the contents are
@@ -242,7 +241,7 @@ impl OrderedMap {
         self.shared.versions.load()
     }
 
-    /// Changes the map: `change` modifies a copy of the current keys and messages, which is then
+    /// Changes the map: `change` modifies a copy of the current keys and messages, which is
     /// published as a new version before this function returns. `cut` is the cut of the new
     /// version; `None` keeps the current cut.
     fn change<T>(&self, cut: Option<SequenceNumber>, change: impl FnOnce(&mut MapRecords) -> T) -> T {
@@ -273,8 +272,8 @@ impl OrderedMap {
     }
 
     /// Writes the checkpoint root of the current version, unless it has already been written. The
-    /// returned [`CheckpointRoot`] keeps the mutex locked, so the map cannot change until it is
-    /// dropped.
+    /// returned [`CheckpointRoot`] keeps the mutex locked, so the map cannot change until the guard
+    /// is dropped.
     fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         let mut writer = self.shared.root.lock();
         let version = self.version();
@@ -289,8 +288,8 @@ impl OrderedMap {
     }
 }
 
-/// A rewrite is justified if at least one of this number of keys has an expired value. It is not
-/// done earlier, because it copies the list of all keys.
+/// A rewrite is due once one in this many keys has an expired value. Rewriting earlier would not
+/// pay, because a rewrite copies the list of all keys.
 const EXPIRED_PART: usize = 8;
 
 /// Returns the time in milliseconds from which a rewrite is justified, or `u64::MAX` if it never
@@ -314,7 +313,7 @@ fn bytes_of(key: &[u8], entries: &[MapRecord]) -> u64 {
     (key.len() + operands) as u64
 }
 
-/// The location of the map's root in error messages. The root is stored by the owner of the map.
+/// The location of the map's root for error messages. The owner of the map stores the root.
 fn place() -> DiskLocation {
     DiskLocation::new(OnDiskObject::Node, "the root of a map", 0)
 }

@@ -16,8 +16,8 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// An iterator over the keys with a value in a key range, as of one sequence number. Between calls
-/// it keeps its position and the key and value that it returned last, but neither a version nor a
+/// An iterator over the keys of a range that have a value at a given sequence number. Between calls
+/// it keeps its position, and the key and value that it last returned, but neither a version nor a
 /// memtable.
 pub struct MapIter {
     map: OrderedMap,
@@ -36,11 +36,11 @@ pub struct MapIter {
 
 #[derive(Debug)]
 enum MapScanPosition {
-    /// At the beginning of the range, in the direction of the scan.
+    /// At the start of the range, in scan direction.
     Start,
-    /// At this key, or at the next one in the direction of the scan.
+    /// At this key or, if it does not exist, at the next one in scan direction.
     At(Vec<u8>),
-    /// After the key that was returned or skipped last.
+    /// Just past the key that was last returned or skipped.
     Behind,
 }
 
@@ -134,7 +134,7 @@ fn is_empty(left: [Bound<&[u8]>; 2]) -> bool {
     }
 }
 
-/// Returns the first key of a memtable within the bounds, in the direction of the scan.
+/// Returns the first key of a memtable within the bounds, in scan direction.
 pub(crate) fn in_memtable(
     memtable: &Memtable,
     [low, high]: [Bound<&[u8]>; 2],
@@ -193,7 +193,7 @@ impl MapIter {
         }
     }
 
-    /// Moves the position past `range`, in the direction of the scan.
+    /// Moves the position past `range`, in scan direction.
     fn go_behind(&mut self, range: EmptyRange) {
         match self.direction {
             MergeDirection::Forward => self.position = MapScanPosition::At(range.end.into_vec()),
@@ -204,7 +204,7 @@ impl MapIter {
         }
     }
 
-    /// If the position is in a range that is known to be empty, moves past that range.
+    /// If the position is in a range known to be empty, skips that range.
     fn leap(&mut self) {
         let memtables = Arc::clone(&self.memtables);
         if let Some(empty) = memtables.empty_ranges()
@@ -216,8 +216,8 @@ impl MapIter {
         }
     }
 
-    /// Notes that the current key has no value. If there were many such keys in a row, the scan
-    /// looks for a known empty range that it can skip.
+    /// Records that the current key has no value. After many such keys in a row, the scan looks for
+    /// a known empty range that it can skip.
     fn pass_dead(&mut self) {
         let memtables = Arc::clone(&self.memtables);
         self.dead_run.pass(&self.key, self.known.expires(), &self.range);
@@ -247,8 +247,8 @@ impl contract::DictionaryScan for MapIter {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.leap();
         loop {
-            // The list of memtables must be read before the version. A memtable that is removed
-            // from the list later has been flushed to the version.
+            // Read the list of memtables before the version. A memtable that leaves the list
+            // afterwards has been flushed to the version.
             let list = self.memtables.newest_first();
             let version = self.map.shared.versions.peek();
             let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.stamp.cut, self.at).collect();

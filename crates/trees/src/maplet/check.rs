@@ -1,4 +1,4 @@
-//! Checks the invariants of a maplet on the device, each of them independently of the others.
+//! Checks each invariant of a maplet on the device, independently of the others.
 
 use super::pages::{MapletEntryReader, MapletPageReader};
 use super::{Maplet, format};
@@ -11,10 +11,10 @@ use alluvium_storage::store::Store;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A violation of an invariant of a maplet.
+/// A violation of one of a maplet's invariants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapletViolation {
-    /// The number of the page, or `None` for the directory.
+    /// The page number, or `None` for the directory.
     pub page: Option<u32>,
     /// A description of the expected and the actual state.
     pub what: String,
@@ -37,20 +37,20 @@ fn of(page: impl Into<Option<u32>>, what: impl Into<String>) -> MapletViolation 
 }
 
 impl Maplet {
-    /// Checks the maplet and returns all violations of its invariants. Reads the whole maplet
-    /// without the cache. It checks that
+    /// Checks the maplet and returns all violations of its invariants. Reads the whole maplet,
+    /// bypassing the cache. The following must hold:
     ///
-    /// - the directory on the device equals the one in memory,
-    /// - the extents do not overlap, and contain the pages that belong to them,
-    /// - every page matches its checksum and is well-formed, and
-    /// - a maplet built from the same entries has the same pages (Q1), values and counts.
+    /// - The directory on the device equals the one in memory.
+    /// - The extents do not overlap, and contain the pages that belong to them.
+    /// - Every page matches its checksum and is well-formed.
+    /// - A maplet built from the same entries has the same pages (Q1), values and counts.
     #[must_use]
     pub fn check(&self, store: &Store) -> Vec<MapletViolation> {
         self.check_from(DataFiles::of(store), &mut CheckReadTotals::default())
     }
 
-    /// Checks the maplet like [`Maplet::check`], but from data files, so that the store need not be
-    /// open. Adds the number of nodes and bytes that were read to `read`.
+    /// Like [`Maplet::check`], but reads data files directly, so that the store need not be open.
+    /// Adds the number of nodes and bytes that were read to `read`.
     pub(crate) fn check_from(
         &self,
         files: DataFiles<'_>,
@@ -74,8 +74,8 @@ impl Maplet {
         violations
     }
 
-    /// Returns the number of `fingerprints` that are missing in the maplet. They must be in
-    /// ascending order. Reads the whole maplet without the cache.
+    /// Returns how many of `fingerprints`, which must be in ascending order, are missing from the
+    /// maplet. Reads the whole maplet, bypassing the cache.
     ///
     /// # Errors
     /// I/O errors; an error if the maplet is damaged.

@@ -1,7 +1,7 @@
 //! The format of a maplet's directory, version 1. All integers are little-endian.
 //!
-//! The root is an uncompressed node of 1 to 16 pages. It is written by the writer of the maplet's
-//! pages, so it has the same tier and birth generation as the pages:
+//! The root is an uncompressed node of 1 to 16 pages. The writer of the maplet's pages also writes
+//! the root, so it has the same tier and birth generation as the pages:
 //!
 //! ```text
 //! OFFSET          SIZE  MEANING
@@ -31,7 +31,7 @@
 //!     12     4  live bytes, in pages: those pages, the parts and the root
 //! ```
 //!
-//! The body follows. If it does not fit into the root, it is split into nodes of 16 pages called
+//! The body follows. A body that does not fit into the root is split into nodes of 16 pages called
 //! parts, and the last part is padded with zeros:
 //!
 //! ```text
@@ -50,13 +50,13 @@ use alluvium_storage::{DiskLocation, Error, IMPOSSIBLE, NodeCodec, NodePointer, 
 const MAGIC: [u8; 4] = *b"AMPD";
 const VERSION: u8 = 1;
 
-/// Number of bytes of a root before the list of extents.
+/// Size of the root in bytes before its list of extents.
 const HEADER_BYTES: usize = 64;
-/// Number of bytes of an extent in the root.
+/// Size of an extent's entry in the root, in bytes.
 const EXTENT_BYTES: usize = 16;
-/// Number of bytes of a value together with its number of entries.
+/// Size of a value and its number of entries in bytes.
 const VALUE_BYTES: usize = 12;
-/// Number of bytes of the checksum of a page.
+/// Size of a page's checksum in bytes.
 const CHECKSUM_BYTES: usize = 8;
 const _: () = assert!(
     HEADER_BYTES == 8 + FilterGeometry::BYTES + 8 + 6 * 4,
@@ -64,12 +64,11 @@ const _: () = assert!(
 );
 const _: () = assert!(EXTENT_BYTES == 4 * 4 && VALUE_BYTES == 2 + 2 + 8 && CHECKSUM_BYTES == 8);
 
-/// An extent in which a part of a maplet is stored.
+/// An extent that contains pages of a maplet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapletExtent {
     pub extent: Extent,
-    /// Number of pages of the maplet in the extent. The first of them is at the start of the
-    /// extent.
+    /// Number of the maplet's pages in the extent. The first of them is at the start of the extent.
     pub pages: u32,
     /// Total size in bytes of all nodes in the extent.
     pub live_bytes: u64,
@@ -90,24 +89,24 @@ pub struct MapletRoot {
     pub values: u32,
     /// Number of entries minus the number of distinct fingerprints; at most `u32::MAX`.
     pub repeats: u32,
-    /// The extents of the maplet, in the order in which they were written.
+    /// The maplet's extents, in the order in which they were written.
     pub stretches: Vec<MapletExtent>,
     /// Pointers to the nodes that contain the body; empty if the body is in the root.
     pub parts: Vec<NodePointer>,
 }
 
-/// The body of the directory, which has data about each value and each page.
+/// The body of the directory, with data about each value and each page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapletBody {
-    /// Each value with its number of entries, in ascending order of the values.
+    /// Each value with its number of entries, in ascending order of values.
     pub values: Vec<(u16, u64)>,
     /// The checksums of all pages, in page order.
     pub checksums: Vec<u64>,
 }
 
 impl MapletRoot {
-    /// Returns the number of pages of a root with `extents` extents and `rest` further bytes. If it
-    /// exceeds [`MAX_PAGES`], such a root cannot be written.
+    /// Returns the number of pages of a root with `extents` extents and `rest` further bytes. A
+    /// root of more than [`MAX_PAGES`] pages cannot be written.
     #[must_use]
     pub fn pages_for(page_size: PageSize, extents: usize, rest: usize) -> usize {
         (HEADER_BYTES + extents * EXTENT_BYTES + rest).div_ceil(page_size.bytes())
@@ -119,7 +118,7 @@ impl MapletRoot {
         u64::from(self.values) * VALUE_BYTES as u64 + u64::from(self.pages) * CHECKSUM_BYTES as u64
     }
 
-    /// Encodes the root as a node of complete pages. If there are no parts, the node includes the
+    /// Encodes the root as a node of whole pages. If there are no parts, the node includes the
     /// encoded `body`.
     #[must_use]
     pub fn encode(&self, body: &[u8], page_size: PageSize) -> Vec<u8> {
@@ -213,7 +212,7 @@ impl MapletRoot {
         Ok(root)
     }
 
-    /// Checks that the different numbers of pages in the root are consistent.
+    /// Checks that the page counts in the root agree with each other.
     fn check_pages(&self, pointer: &NodePointer, page_size: PageSize) -> Result<()> {
         let bad = |expected: String, found: String| Error::corrupt(pointer.place(), expected, found);
         let spill_pages = self.geometry.spill_pages((0, self.spilled));
@@ -243,10 +242,10 @@ impl MapletRoot {
         Ok(())
     }
 
-    /// Decodes the body that is stored in the root's own node.
+    /// Decodes the body from the root's own node.
     ///
     /// # Errors
-    /// See [`MapletBody::decode`].
+    /// The errors of [`MapletBody::decode`].
     pub fn body_in(&self, node: &[u8], pointer: &NodePointer) -> Result<MapletBody> {
         let at = HEADER_BYTES + self.stretches.len() * EXTENT_BYTES + self.parts.len() * NodePointer::BYTES;
         MapletBody::decode(node.get(at..).unwrap_or(&[]), self, &pointer.place())

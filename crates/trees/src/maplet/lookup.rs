@@ -9,25 +9,24 @@ use smallvec::SmallVec;
 use std::ops::Deref;
 use std::task::{Poll, ready};
 
-/// Number of values that a [`MapletHits`] stores without an allocation.
+/// Number of values that a [`MapletHits`] stores without allocating memory.
 const INLINE: usize = 8;
-/// Number of maplets of a path whose pages are accessed at the same time.
+/// Number of maplets on a path whose pages are accessed at the same time.
 const GROUP: usize = 16;
 
-/// Data for each maplet of a path. The data are on the stack unless the path is unusually long.
+/// Data for each maplet on a path. It is on the stack unless the path is unusually long.
 pub(crate) type PathVec<T> = SmallVec<[T; GROUP]>;
 
 /// The results of a lookup in one or more maplets.
 pub type MapletAnswers = SmallVec<[MapletHits; 1]>;
 
-/// The values that a maplet has for the fingerprint of a key, from the highest (newest) to the
-/// lowest. They include all values of the key, and possibly values of other keys with the same
-/// fingerprint.
+/// The values that a maplet has for a key's fingerprint, from the highest (newest) to the lowest.
+/// They include all values of the key, and possibly values of other keys with the same fingerprint.
 #[derive(Clone, Debug, Default)]
 pub struct MapletHits {
     first: [u16; INLINE],
     len: usize,
-    /// All values, if there are more of them than `first` can store; otherwise empty.
+    /// All values if they are too many for `first`; otherwise empty.
     all: Vec<u16>,
 }
 
@@ -81,8 +80,8 @@ impl Deref for MapletHits {
 
 impl Maplet {
     /// Returns the values for the fingerprint of a key. `hash` is the hash of the key. Reads one
-    /// page if it is not cached. In about one of several thousand lookups, reads another page with
-    /// spilled records.
+    /// page if it is not cached. About one in several thousand lookups reads another page, which
+    /// has spilled records.
     ///
     /// # Errors
     /// [`alluvium_storage::Error::Corrupt`] if a page does not match the directory; I/O errors.
@@ -98,7 +97,7 @@ impl Maplet {
     }
 
     /// Replaces the contents of `hits` by the values that `page` has for a key. `page` must be the
-    /// page for the hash of the key.
+    /// page for the key's hash.
     #[inline]
     pub(crate) fn collect_hits(
         &self,
@@ -151,13 +150,13 @@ impl Maplet {
     }
 }
 
-/// Looks up a key in every maplet of a path. `out` receives one [`MapletHits`] for each maplet, in
-/// the same order. All pages that are not cached are read concurrently, so a lookup waits for the
+/// Looks up a key in every maplet on a path. `out` receives one [`MapletHits`] per maplet, in the
+/// same order. All pages that are not cached are read concurrently, so a lookup waits for the
 /// device at most once. If all pages are cached and `out` has been used before, the lookup does not
 /// allocate memory.
 ///
 /// # Errors
-/// See [`Maplet::lookup`]. After an error the contents of `out` are unspecified.
+/// The errors of [`Maplet::lookup`]. After an error the contents of `out` are unspecified.
 ///
 /// # Panics
 /// If the guard was not pinned in the epochs that the cache uses.
@@ -180,7 +179,7 @@ fn blocking<'g>(cache: &'g NodeCache, guard: &'g EpochGuard) -> BlockingFetch<'g
 }
 
 /// The pages of a path's maplets that a lookup must search, obtained in several steps. A batched
-/// reader executes each step for all keys before the next step, so that the prefetches of one key
+/// reader runs each step for all keys before the next step, so that the prefetches for one key
 /// overlap with the work on other keys.
 #[derive(Default)]
 pub(crate) struct PathPages<'f> {
@@ -189,8 +188,8 @@ pub(crate) struct PathPages<'f> {
 }
 
 impl<'f> PathPages<'f> {
-    /// First step: determines the page of each maplet for the hash of a key. Prefetches the entries
-    /// of these pages in the hash table of the cache.
+    /// First step: finds each maplet's page for the hash of a key, and prefetches the pages'
+    /// entries in the cache's hash table.
     #[inline]
     pub(crate) fn locate<'m, F: NodeFetch>(
         &mut self,
@@ -213,8 +212,8 @@ impl<'f> PathPages<'f> {
         }
     }
 
-    /// Third step: obtains references to the pages, provided that all of them are cached, and
-    /// returns whether they are. Prefetches the cache lines that the lookup reads first.
+    /// Third step: obtains references to the pages if all of them are cached, and returns whether
+    /// they are. Prefetches the cache lines that the lookup reads first.
     #[inline]
     pub(crate) fn take<'m, F: NodeFetch>(
         &mut self,
@@ -235,8 +234,8 @@ impl<'f> PathPages<'f> {
         true
     }
 
-    /// Last step: returns each page with the fingerprint to be looked up in it. Ends before the
-    /// first page that is malformed.
+    /// Last step: returns each page with the fingerprint to look up in it. Stops before the first
+    /// malformed page.
     pub(crate) fn probes<'p, 'm: 'p>(
         &'p self,
         maplets: impl Iterator<Item = &'m Maplet> + 'p,
@@ -249,7 +248,7 @@ impl<'f> PathPages<'f> {
         })
     }
 
-    /// Returns whether [`PathPages::locate`] has not been called yet.
+    /// Returns whether [`PathPages::locate`] is still to be called.
     #[inline]
     pub(crate) fn are_unknown(&self) -> bool {
         self.pointers.is_empty()
@@ -261,7 +260,7 @@ impl<'f> PathPages<'f> {
         !self.nodes.is_empty()
     }
 
-    /// Returns the page of the maplet with index `place` on the path. The pages must have been
+    /// Returns the page of the maplet at index `place` on the path. The pages must have been
     /// obtained.
     #[inline]
     pub(crate) fn page(&self, place: usize) -> &NodeRef<'f> {
@@ -270,8 +269,8 @@ impl<'f> PathPages<'f> {
     }
 }
 
-/// Looks up a key in every maplet of a path like [`lookup_path`], but reads pages through `fetch`.
-/// If this returns pending, the contents of `out` are unspecified.
+/// Like [`lookup_path`], but reads pages through `fetch`. While this is pending, the contents of
+/// `out` are unspecified.
 #[inline]
 pub(crate) fn probe_path<F: NodeFetch>(
     maplets: &[&Maplet],

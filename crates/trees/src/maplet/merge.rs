@@ -1,6 +1,6 @@
-//! Merges maplets incrementally and without their keys. The merge reads the pages of the sources
-//! sequentially without the cache, rewrites or drops their values, and adds the fingerprints of a
-//! new run.
+//! Merges maplets incrementally and without their keys. The merge reads the source pages
+//! sequentially, bypassing the cache, rewrites or drops their values, and adds the fingerprints of
+//! a new run.
 
 use super::pages::MapletEntryReader;
 use super::run_fingerprints::RunFingerprints;
@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// An input maplet of a merge.
 #[derive(Clone, Debug)]
 pub struct MapletSource {
-    /// The input maplet. The caller must keep its extents allocated until the merge is complete or
-    /// has been dropped.
+    /// The input maplet. The caller must keep its extents allocated until the merge has completed
+    /// or been dropped.
     pub maplet: Maplet,
-    /// For each old value, the new value that replaces it, or `None` if its entries are dropped.
+    /// For each old value, the new value that replaces it, or `None` to drop its entries.
     pub rewrite: Box<[Option<u16>]>,
 }
 
@@ -33,7 +33,7 @@ pub enum MapletMergeProgress {
     Done(WrittenMaplet),
 }
 
-/// An error in a merge of maplets, either from the store or from `alluvium_filters`.
+/// An error of a maplet merge, either from the store or from `alluvium_filters`.
 #[derive(Debug)]
 pub(super) enum MapletMergeError {
     Store(Error),
@@ -55,8 +55,8 @@ impl From<filters::Error> for MapletMergeError {
 type ChunkSource = Box<dyn FnMut(&mut EntryChunk) -> std::result::Result<bool, MapletMergeError> + Send>;
 type PageSink = Box<dyn FnMut(&[u8]) -> std::result::Result<(), MapletMergeError> + Send>;
 
-/// A merge in progress. If it is dropped before it is complete, everything that it has written is
-/// discarded (Q4).
+/// A merge in progress. Dropping it before it has completed discards everything that it has written
+/// (Q4).
 ///
 /// If writing fails, the caller must pass the error to [`Store::poison_on_error`], as for any
 /// writer.
@@ -75,11 +75,11 @@ impl fmt::Debug for MapletMerger {
 }
 
 struct MapletMergeState {
-    /// The sources. They are moved to `merge` at the first step.
+    /// The sources, until the first step moves them to `merge`.
     feeds: Vec<ChunkSource>,
     merge: Option<FilterMerge<ChunkSource>>,
-    /// For each source, the table of new values. `None` for the fingerprints of a new run, which
-    /// keep their value.
+    /// Each source's table of new values. `None` for the fingerprints of a new run, which keep
+    /// their value.
     tables: Vec<Option<Box<[Option<u16>]>>>,
     builder: FilterBuilder<PageSink>,
     sink: Arc<Mutex<MapletWriter>>,
@@ -88,19 +88,19 @@ struct MapletMergeState {
 }
 
 impl MapletMerger {
-    /// Creates a merge of the maplets in `sources`. If `fresh` is given, also adds these hashes of
-    /// a new run's keys with their value. Submits the reads of the first pages of all maplets.
+    /// Creates a merge of the maplets in `sources`. If `fresh` is given, it holds the key hashes of
+    /// a new run and their value, which are added. Submits the reads of the first pages of all
+    /// maplets.
     ///
-    /// The new maplet is large enough for all remaining entries of the sources and all fresh
-    /// entries. If some of them are duplicates, its pages are less full.
+    /// The new maplet is sized for all remaining source entries and all fresh entries. If some of
+    /// them are duplicates, its pages are less full.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if a source has fingerprints of another length, or if the length is not
-    /// suitable for this number of entries; [`Error::Poisoned`] if the store no longer accepts
-    /// changes.
+    /// [`Error::BadOption`] if a source has fingerprints of another length, or if the length does
+    /// not suit this number of entries; [`Error::Poisoned`] if the store no longer accepts changes.
     ///
     /// # Panics
-    /// If the table of a source has no new value for one of the source's values.
+    /// If a source's table has no new value for one of the source's values.
     pub fn new(
         store: &Store,
         spec: &MapletSpec,
@@ -223,7 +223,7 @@ impl MapletMergeState {
             self.tally.repeats <= built.distinct,
             "an entry is counted once (Q1)"
         );
-        // The builder had the only other reference to the sink.
+        // The builder held the only other reference to the sink.
         let sink = Arc::into_inner(self.sink).expect("the builder is gone");
         let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(sink.finish(geometry, built, self.tally.values(), self.tally.repeats)?)
@@ -234,7 +234,7 @@ fn locked(sink: &Mutex<MapletWriter>) -> std::sync::MutexGuard<'_, MapletWriter>
     sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the geometry of a maplet with this number of entries. It depends on nothing but the
+/// Returns the geometry of a maplet with this number of entries, which depends on nothing but the
 /// arguments.
 fn geometry(
     entries: u64,
@@ -262,7 +262,7 @@ fn bad_fingerprints(why: String) -> Error {
 struct PairCounter {
     counts: Vec<u64>,
     last: Option<Fingerprint>,
-    /// The values that occurred with the last fingerprint.
+    /// The values seen so far for the most recent fingerprint.
     values: Vec<u16>,
     /// Number of entries minus the number of distinct fingerprints.
     repeats: u64,

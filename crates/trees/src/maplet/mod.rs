@@ -1,17 +1,17 @@
-//! Stores quotient maplets of `alluvium_filters` in the nodes of a store. A maplet determines which
-//! runs of a pivot may contain a given key.
+//! Stores the quotient maplets of `alluvium_filters` in a store's nodes. A maplet tells which runs
+//! of a pivot may contain a given key.
 //!
-//! *Scope*: the location of each page of a maplet; concurrent lookups in all maplets of a path;
+//! *Scope*: where each page of a maplet is stored; concurrent lookups in all maplets on a path;
 //! writing maplets, and merging them without their keys.
 //!
 //! *Must not depend on*: keys, the meaning of a value to the tree, when a maplet is built, merged
 //! or dropped, the references to its extents.
 //!
-//! A page of a maplet has the size of a page of the store and is a separate node. One writer writes
-//! all pages in order, and then the directory, which lists the extents and the checksum of each
-//! page. Opening a maplet reads the directory into memory, which takes 8 bytes per page (one 500th
-//! of the maplet). A lookup needs only one read, because the fingerprint determines the page. This
-//! is the routing structure of SplinterDB (Conway et al., *Mapped SplinterDB*, SIGMOD 2023).
+//! Each page of a maplet is a node of its own, with the size of a store page. One writer writes all
+//! pages in order and then the directory, which lists the extents and each page's checksum. Opening
+//! a maplet reads the directory into memory, which takes 8 bytes per page (one 500th of the
+//! maplet). A lookup needs only one read, because the fingerprint determines the page. This is the
+//! routing structure of SplinterDB (Conway et al., *Mapped SplinterDB*, SIGMOD 2023).
 //!
 //! Invariants:
 //!
@@ -19,10 +19,10 @@
 //!   sources have it. Its pages therefore depend only on the set of pairs and on the geometry.
 //! - **Q2** A lookup finds every value that was added for a fingerprint, unless a merge has dropped
 //!   or rewritten the value.
-//! - **Q3** The directory has the checksum of each page, and the pointer to the directory has that
-//!   of the directory.
-//! - **Q4** If a maplet is not completed, all its extents are freed and its pages are removed from
-//!   the cache.
+//! - **Q3** The directory has the checksum of each page, and the pointer to the directory has the
+//!   checksum of the directory.
+//! - **Q4** Abandoning a maplet before it is complete frees all its extents and removes its pages
+//!   from the cache.
 
 mod check;
 mod distinct;
@@ -54,7 +54,7 @@ use alluvium_storage::{Error, NodeCache, NodeCodec, NodePointer, Result, TierFil
 use format::{MapletBody, MapletExtent, MapletRoot};
 use std::sync::Arc;
 
-/// Options for writing the maplets of a tree.
+/// Options for writing a tree's maplets.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -67,11 +67,11 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapletSpec {
-    /// Length of a fingerprint in bits, from 8 to 48. All maplets of a tree have the same length,
+    /// Length of a fingerprint in bits, from 8 to 48. All maplets of a tree use the same length,
     /// because a merge cannot lengthen fingerprints. A maplet with `n` fingerprints has a false
     /// positive rate of `n / 2^bits`.
     pub fingerprint_bits: u8,
-    /// The I/O purpose of writing the maplet, and of reading the maplets that are merged into it.
+    /// The I/O purpose for writing the maplet, and for reading the maplets that are merged into it.
     pub purpose: Purpose,
     /// The space class of the maplet's extents, which determines whether they may use the space
     /// reserve.
@@ -82,31 +82,31 @@ pub struct MapletSpec {
 
 /// An open maplet, whose directory is in memory. All clones share the directory.
 ///
-/// A maplet does not count as a reference to its extents. As for any node, a reader must have
+/// A maplet does not count as a reference to its extents. As with any node, a reader must have
 /// pinned a guard before the maplet was unlinked from the tree.
 #[derive(Clone, Debug)]
 pub struct Maplet {
     shared: Arc<MapletDirectory>,
 }
 
-/// The directory of an open maplet, which has the locations and checksums of its pages.
+/// The directory of an open maplet, with the locations and checksums of its pages.
 #[derive(Debug)]
 struct MapletDirectory {
     pointer: NodePointer,
     root: MapletRoot,
     body: MapletBody,
     /// For each extent with pages of the maplet: the number of the first page in the extent, and
-    /// the offset of that page in the file of the tier.
+    /// the offset of that page in the tier's file.
     places: Box<[(u32, u64)]>,
 }
 
 impl Maplet {
-    /// Writes the maplet of a run. `hashes` has the hashes of the run's keys
+    /// Writes the maplet of a run. `hashes` contains the hashes of the run's keys
     /// ([`alluvium_filters::hash`]) in any order. All of them get the same `value`.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the length of fingerprints is not suitable for this number of
-    /// hashes; [`Error::Full`]; I/O errors.
+    /// [`Error::BadOption`] if the fingerprint length does not suit this number of hashes;
+    /// [`Error::Full`]; I/O errors.
     pub fn build(store: &Store, spec: &MapletSpec, hashes: Vec<u64>, value: u16) -> Result<WrittenMaplet> {
         let mut merger = MapletMerger::new(store, spec, Vec::new(), Some((hashes, value)))?;
         loop {
@@ -124,11 +124,10 @@ impl Maplet {
         Self::open_from(DataFiles::of(store), pointer, purpose)
     }
 
-    /// Opens a maplet like [`Maplet::open`], but from data files, so that the store need not be
-    /// open.
+    /// Like [`Maplet::open`], but reads data files directly, so that the store need not be open.
     ///
     /// # Errors
-    /// See [`Maplet::open`].
+    /// The errors of [`Maplet::open`].
     pub(crate) fn open_from(files: DataFiles<'_>, pointer: &NodePointer, purpose: Purpose) -> Result<Maplet> {
         let DataFiles { tiers, page_size } = files;
         let node = read_node(tiers, pointer, page_size, purpose)?;
@@ -163,14 +162,14 @@ impl Maplet {
         }
     }
 
-    /// Returns the pointer to the directory, from which the maplet can be opened again.
+    /// Returns the pointer to the directory, which is needed to open the maplet again.
     #[must_use]
     pub fn pointer(&self) -> &NodePointer {
         &self.shared.pointer
     }
 
-    /// Returns the extents of the maplet, each with its number of live bytes. The extents contain
-    /// no other data.
+    /// Returns the maplet's extents, each with its number of live bytes. They contain no other
+    /// data.
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         let stretches = self.shared.root.stretches.iter();
         stretches.map(|stretch| (stretch.extent, stretch.live_bytes))
@@ -182,8 +181,8 @@ impl Maplet {
         self.shared.root.entries
     }
 
-    /// Returns the number of distinct fingerprints. If several runs contain the same key, this is
-    /// lower than the number of entries.
+    /// Returns the number of distinct fingerprints. It is lower than the number of entries if
+    /// several runs contain the same key.
     #[must_use]
     pub fn fingerprints(&self) -> u64 {
         let (entries, repeats) = (self.shared.root.entries, u64::from(self.shared.root.repeats));
@@ -191,20 +190,20 @@ impl Maplet {
         entries - repeats
     }
 
-    /// Returns each value with the number of fingerprints that have it, in ascending order of the
+    /// Returns each value with the number of fingerprints that have it, in ascending order of
     /// values.
     #[must_use]
     pub fn values(&self) -> &[(u16, u64)] {
         &self.shared.body.values
     }
 
-    /// Returns the number of bytes that the maplet occupies on the device, including the directory.
+    /// Returns the maplet's size on the device in bytes, including the directory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
     }
 
-    /// Returns the memory in bytes that the open maplet occupies, without its pages in the cache.
+    /// Returns the memory that the open maplet uses in bytes, not counting its cached pages.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let MapletDirectory {
@@ -224,8 +223,8 @@ impl Maplet {
         &self.shared.root.geometry
     }
 
-    /// Returns the pointer to the page that determines whether the maplet contains a key. `hash` is
-    /// the hash of the key. The caller can thus load the page into the cache before the lookup.
+    /// Returns the pointer to the page that decides whether the maplet contains a key, so that the
+    /// caller can load the page into the cache before the lookup. `hash` is the hash of the key.
     #[must_use]
     pub fn page(&self, hash: u64) -> NodePointer {
         let geometry = self.geometry();
@@ -233,8 +232,7 @@ impl Maplet {
             .expect("a fingerprint's page is one of the geometry's, and the directory has them all")
     }
 
-    /// Removes the pages of an unlinked maplet from the cache, so that their frames become free
-    /// early.
+    /// Removes an unlinked maplet's pages from the cache, so that their frames become free early.
     pub fn forget(&self, cache: &NodeCache) {
         for number in 0..self.shared.root.pages {
             if let Some(pointer) = self.page_pointer(number) {
@@ -243,7 +241,7 @@ impl Maplet {
         }
     }
 
-    /// Returns the pointer to the page with this number, or `None` if there is no such page.
+    /// Returns the pointer to page `number`, or `None` if there is no such page.
     fn page_pointer(&self, number: u32) -> Option<NodePointer> {
         let MapletDirectory {
             pointer,
@@ -286,7 +284,7 @@ impl Maplet {
 }
 
 impl MapletExtent {
-    /// Returns the offset in the tier of the page with index `number` in this extent.
+    /// Returns the offset, within the tier, of the page at index `number` in this extent.
     fn offset_of(&self, number: u32, page_bytes: u64) -> u64 {
         self.extent.offset() + u64::from(number) * page_bytes
     }

@@ -1,5 +1,5 @@
-//! Reads the pages of a maplet sequentially without the cache. The reads are large, and the next
-//! read is in progress while the pages of the current one are used.
+//! Reads the pages of a maplet sequentially, bypassing the cache. The reads are large, and the next
+//! one is in flight while the pages of the current one are used.
 
 use super::{Maplet, device_of};
 use alluvium_base::{KIB, Purpose};
@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Size of one read in bytes. At the end of an extent a read is shorter.
+/// Size of one read in bytes. The last read of an extent may be shorter.
 const WINDOW_BYTES: u64 = 256 * KIB;
-/// Maximum number of reads that are in progress or complete but not yet used.
+/// Maximum number of reads that are in flight or not fully used yet.
 const WINDOWS: usize = 2;
 const _: () = assert!(WINDOWS > 0 && WINDOW_BYTES >= KIB);
 
@@ -26,7 +26,7 @@ pub(super) struct MapletPageReader {
     range: Range<u32>,
     ahead: VecDeque<(Range<u32>, Ticket)>,
     /// The pages of the last completed read that have not been returned yet. `window` has the
-    /// number of the first page of that read, and the bytes that were read.
+    /// number of that read's first page, and the bytes that were read.
     left: Range<u32>,
     window: Option<(u32, AlignedBuffer)>,
 }
@@ -56,7 +56,7 @@ impl MapletPageReader {
         Ok(pages)
     }
 
-    /// Submits reads until the maximum number of reads is in progress.
+    /// Submits reads until the maximum number is in flight.
     fn request(&mut self) {
         while self.ahead.len() < WINDOWS
             && let Some((pages, offset, bytes)) = self.next_window()
@@ -73,7 +73,7 @@ impl MapletPageReader {
         }
     }
 
-    /// Returns the pages for the next read, which are in one extent, with their offset in the tier
+    /// Returns the pages of the next read, which are in one extent, with their offset in the tier
     /// and their length in bytes.
     fn next_window(&self) -> Option<(Range<u32>, u64, usize)> {
         let root = &self.maplet.shared.root;
@@ -95,9 +95,9 @@ impl MapletPageReader {
         None
     }
 
-    /// Returns the number and the contents of the next page, or the error of reading it. After an
-    /// error the next pages are returned, except that a device error skips all pages of the same
-    /// read.
+    /// Returns the number and contents of the next page, or the error that reading it caused. After
+    /// an error, the following pages are still returned, except that a device error skips all pages
+    /// of the same read.
     pub(super) fn next(&mut self) -> Option<(u32, Result<&[u8]>)> {
         if self.left.is_empty() {
             let (pages, ticket) = self.ahead.pop_front()?;
@@ -205,7 +205,7 @@ impl MapletEntryIter {
 }
 
 impl Maplet {
-    /// Starts to read all entries of the maplet, without the cache.
+    /// Starts reading all entries of the maplet, bypassing the cache.
     pub(crate) fn read_entries(&self, tiers: &TierFiles, purpose: Purpose) -> Result<MapletEntryIter> {
         Ok(MapletEntryIter {
             entries: MapletEntryReader::new(self, tiers, purpose)?,
@@ -216,7 +216,7 @@ impl Maplet {
 
 impl Maplet {
     /// Calls `tell` with all fingerprints up to `last` in ascending order, including duplicates.
-    /// Reads only the pages that may contain them, without the cache.
+    /// Reads only the pages that may contain them, bypassing the cache.
     pub(crate) fn read_fingerprints(
         &self,
         last: Fingerprint,

@@ -1,14 +1,14 @@
-//! Provides the unsorted fingerprints of a new run as a source of a merge. All fingerprints are
-//! first distributed to buckets. Each bucket is sorted only when the merge reaches it, so that no
-//! single step takes long.
+//! Provides the unsorted fingerprints of a new run as a source of a merge. First, all fingerprints
+//! are distributed to buckets. A bucket is sorted only when the merge reaches it, so that no single
+//! step takes long.
 
 use alluvium_filters::{EntryChunk, FilterEntry, Fingerprint};
 
-/// Average number of entries in a bucket. It is small enough for a bucket to be sorted within the
-/// processor's first-level cache.
+/// Average number of entries in a bucket, small enough to sort a bucket within the processor's
+/// first-level cache.
 const BUCKET: usize = 1 << 10;
-/// Maximum number of buckets, as a power of two. With more buckets, distributing the entries
-/// becomes slow.
+/// Maximum number of buckets, as a power of two. Distributing entries to more buckets would be
+/// slow.
 const MAX_BUCKET_BITS: u32 = 14;
 const _: () = assert!(BUCKET > 1 && MAX_BUCKET_BITS < u64::BITS, "a hash has a bucket");
 
@@ -22,7 +22,7 @@ pub(super) enum RunFingerprints {
 #[derive(Debug)]
 pub(super) struct BucketedEntries {
     entries: Vec<FilterEntry>,
-    /// The index of the end of each bucket in `entries`.
+    /// The index in `entries` at which each bucket ends.
     ends: Vec<usize>,
     next: usize,
 }
@@ -73,7 +73,7 @@ fn deal(hashes: Vec<u64>, fingerprint_bits: u32, value: u16) -> BucketedEntries 
     let mut sum = 0;
     for end in &mut ends {
         // At first, each element is the start of its bucket. Distributing the entries advances it
-        // to the end of the bucket.
+        // to the end.
         sum += std::mem::replace(end, sum);
     }
     assert_eq!(sum, hashes.len(), "each hash has a bucket");

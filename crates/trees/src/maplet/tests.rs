@@ -78,7 +78,7 @@ fn lookup(store: &Store, maplet: &Maplet, hash: u64) -> Vec<u16> {
     maplet.lookup(hash, store.cache(), &guard).unwrap().to_vec()
 }
 
-/// The expected contents of a maplet: for each fingerprint the set of its values.
+/// The expected contents of a maplet: each fingerprint with its set of values.
 type Model = BTreeMap<u64, BTreeSet<u16>>;
 
 fn fingerprint(hash: u64) -> u64 {
@@ -115,8 +115,8 @@ fn every_key_of_a_run_is_found_and_hardly_any_other() {
         );
         for (seed, count) in [0, 1, 2, 700, 20_000].into_iter().enumerate() {
             let mut keys = hashes(seed as u64, count);
-            // Add some keys a second time. A run has each key only once, but the maplet must not
-            // rely on that.
+            // Add some keys twice. A run has each key only once, but the maplet must not rely on
+            // that.
             keys.extend_from_within(..count / 10);
             let maplet = built(&store, &keys, 11);
             let mut model = Model::new();
@@ -153,7 +153,7 @@ fn what_is_merged_rewritten_and_dropped_is_what_a_set_of_pairs_would_hold() {
                 keys.extend(common.iter().filter(|_| random.bool()));
                 parts.push((keys, value));
             }
-            // A maplet with several values is created by merging maplets with one value each.
+            // Create a maplet with several values by merging maplets with one value each.
             let identity: Vec<_> = (0..values).map(Some).collect();
             let ones = parts
                 .iter()
@@ -251,7 +251,7 @@ fn a_cold_lookup_reads_one_page_and_hardly_ever_another() {
 }
 
 impl Maplet {
-    /// Removes the page of a key, and all pages with spilled records, from the cache.
+    /// Removes a key's page, and all pages with spilled records, from the cache.
     fn forget_one(&self, cache: &NodeCache, hash: u64) {
         cache.discard(&self.page(hash));
         for number in self.geometry().pages()..self.shared.root.pages {
@@ -272,8 +272,8 @@ fn a_path_answers_like_its_maplets_and_reads_every_page_at_most_once() {
     let reads = || directory.counters().snapshot().of(Purpose::Lookup).reads;
     let mut out = MapletAnswers::new();
     for (round, &hash) in keys.iter().step_by(9).enumerate() {
-        // The guard is pinned only here. If it were held longer, the frames of removed pages could
-        // not be freed.
+        // Pin the guard only here. If it were held longer, the frames of removed pages could not be
+        // freed.
         let guard = store.epochs().pin();
         for maplet in maplets.iter().skip(round % 5).step_by(1 + round % 3) {
             maplet.forget(store.cache());
@@ -306,8 +306,8 @@ fn a_key_with_more_values_than_fit_inline_has_them_all() {
     }
 }
 
-/// Returns hashes of keys with adjacent fingerprints. There are more of them than slots in a block,
-/// so some are spilled.
+/// Returns hashes of keys with adjacent fingerprints. They outnumber the slots in a block, so some
+/// are spilled.
 fn colliding() -> Vec<u64> {
     (0..100)
         .map(|number| 0x1234_5678_0000_0000 | number << 28)
@@ -433,7 +433,7 @@ fn what_is_abandoned_dropped_or_fails_leaves_nothing_behind() {
     }
     written.abandon(&store);
     assert_nothing_is_left(&store, &pages);
-    // Write the same pages again, but drop the merge before it is complete.
+    // Write the same pages again, but drop the merge before it completes.
     let mut merger = MapletMerger::new(&store, &SPEC, Vec::new(), Some((keys.clone(), 1))).unwrap();
     assert!(matches!(merger.step(30_000).unwrap(), MapletMergeProgress::More));
     assert!(store.extents().usage().total().provisional_bytes > 0);

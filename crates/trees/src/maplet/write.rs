@@ -1,4 +1,4 @@
-//! Writes a maplet: first its pages, in the order in which they are built, then the directory.
+//! Writes a maplet: first its pages, in the order in which they are built, and then the directory.
 
 use super::format::{MapletBody, MapletExtent, MapletRoot, cut};
 use super::{Maplet, MapletSpec};
@@ -9,24 +9,24 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodeCache, NodePointer, PageSize, Result};
 use std::sync::Arc;
 
-/// Number of extents of a maplet above which longer extents are allocated.
+/// A maplet that is expected to have more extents than this allocates longer ones.
 const USUAL_EXTENTS: u64 = 512;
 /// Maximum size of an extent in allocation units. Each concurrent write has a buffer of this size.
 const MAX_UNITS: u32 = 4 * WriterOptions::EXTENT_UNITS;
 const _: () = assert!(MAX_UNITS >= WriterOptions::EXTENT_UNITS && USUAL_EXTENTS > 0);
 
-/// A maplet that has been written completely. Its extents are provisional: the caller must either
+/// A maplet whose writing has completed. Its extents are provisional: the caller must either
 /// install or abandon them.
 #[derive(Debug)]
 #[must_use = "its extents are installed or given up"]
 pub struct WrittenMaplet {
     pub maplet: Maplet,
-    /// The extents of the maplet, each with its number of live bytes.
+    /// The maplet's extents, each with its number of live bytes.
     pub extents: Vec<(Extent, u64)>,
 }
 
 impl WrittenMaplet {
-    /// Frees the extents of the maplet and removes its pages from the cache.
+    /// Frees the maplet's extents and removes its pages from the cache.
     pub fn abandon(self, store: &Store) {
         self.maplet.forget(store.cache());
         for (extent, _) in self.extents {
@@ -41,7 +41,7 @@ pub(super) struct MapletWriter {
     extents: Arc<alluvium_storage::extents::Extents>,
     cache: NodeCache,
     page_size: PageSize,
-    /// The writer of the nodes; `None` once the maplet is complete.
+    /// The node writer; `None` once the maplet is complete.
     writer: Option<NodeWriter>,
     pages: Vec<NodePointer>,
 }
@@ -111,7 +111,7 @@ impl MapletWriter {
         let page_size = self.page_size;
         let fits = |pages: usize| pages <= usize::from(MAX_PAGES);
         let (mut parts, mut rest) = (Vec::new(), bytes.len());
-        // Allow for one more extent than at present, because the root may start a new extent.
+        // Allow for one more extent, because the root may start a new one.
         let mut extents = self.writer().extents_ending_with(1)?.len() + 1;
         if !fits(MapletRoot::pages_for(page_size, extents, rest)) {
             for part in cut(&bytes, page_size) {
@@ -154,7 +154,7 @@ impl MapletWriter {
         })
     }
 
-    /// Returns the extents with the number of the maplet's pages in each of them.
+    /// Returns the extents, each with the number of the maplet's pages in it.
     fn stretches(&self, extents: &[(Extent, u64)]) -> Vec<MapletExtent> {
         let mut pages = self.pages.iter().peekable();
         let stretch = |&(extent, live_bytes): &(Extent, u64)| {
@@ -179,8 +179,8 @@ impl MapletWriter {
         stretches
     }
 
-    /// Returns the error for free space that is too fragmented. The directory can list at most
-    /// about four thousand extents.
+    /// Returns the error for free space that is too fragmented. The directory can list only about
+    /// four thousand extents.
     fn too_fragmented(&self) -> Error {
         Error::Full {
             wanted: self.pages.len() as u64 * self.page_size.bytes() as u64,
@@ -198,8 +198,8 @@ impl MapletWriter {
 
 impl Drop for MapletWriter {
     fn drop(&mut self) {
-        // Remove the pages before the writer frees the extents. Their next owner may write new
-        // nodes at the same locations in the same generation.
+        // Remove the pages from the cache before the writer frees the extents. The extents' next
+        // owner may write new nodes at the same locations in the same generation.
         if self.writer.is_some() {
             self.forget();
         }

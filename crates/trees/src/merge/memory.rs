@@ -1,27 +1,27 @@
-//! Estimates the memory that merging runs needs. The memory is reserved before the merge starts, so
-//! that the caches shrink in time.
+//! Estimates the memory that merging runs needs. It is reserved before the merge starts, so that
+//! the caches shrink in time.
 
 use crate::run::ReadConcurrency;
 use alluvium_base::DeviceProfile;
 
-/// `READING` is the size of one read buffer of an input run, in bytes. `WRITING` is the maximum
-/// total size of all write buffers of the merge, in bytes.
+/// `READING` is the size of one read buffer in bytes; each input run has read buffers of its own.
+/// `WRITING` is the maximum total size in bytes of all write buffers of the merge.
 const READING: u64 = 256 << 10;
 const WRITING: u64 = 5 << 20;
-/// Maximum number of extra bytes read per input run: the parts of its first and last leaf that are
-/// outside of the merged key range.
+/// Maximum number of bytes read per input run although they are outside of the merged key range, in
+/// its first and last leaf.
 const LEAVES: u64 = 2 * (64 << 10);
-/// Memory of one range delete in bytes. This includes the list in which the range deletes of
-/// several runs are combined, and the list of the resulting run.
+/// Memory of one range delete in bytes, in the list that combines the range deletes of several runs
+/// and in the list of the resulting run.
 const DELETE: u64 = 64;
 
-/// Maximum number of bytes by which the write buffers may exceed the size of the input, because
-/// some buffers are only partly filled.
+/// Some write buffers are only partly filled, so together they may exceed the size of the input by
+/// at most this many bytes.
 const FILLING: u64 = 2 << 20;
 
-/// Returns the memory in bytes that is needed to merge `runs` runs, which have `bytes` bytes,
-/// `records` records and `deletes` range deletes in total. The size of the read buffers is limited
-/// to the size of the input. In a small store, a larger reservation would shrink the caches so far
+/// Estimates the memory in bytes that merging `runs` runs needs, which have `bytes` bytes,
+/// `records` records and `deletes` range deletes in total. The read buffers count at most as much
+/// as the size of the input. In a small store, a larger reservation would shrink the caches so far
 /// that evicted nodes would have to be read again after the merge.
 pub(crate) fn merge_bytes(
     device: &DeviceProfile,

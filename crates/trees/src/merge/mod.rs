@@ -1,7 +1,7 @@
 //! Merges several runs into one new run.
 //!
-//! *Scope*: how the records and leaves of the inputs are transferred to the new run, and the memory
-//! that a merge needs.
+//! *Scope*: how the inputs' records and leaves get into the new run, and the memory that a merge
+//! needs.
 //!
 //! *Must not depend on*: levels, trunks; which runs are merged, and when.
 //!

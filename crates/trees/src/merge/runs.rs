@@ -1,5 +1,5 @@
-//! Merges several runs, or key ranges of runs, into one new run. The merge folds the messages of
-//! each key and applies range deletes.
+//! Merges several runs, or key ranges of runs, into one new run. The merge folds each key's
+//! messages and applies range deletes.
 
 use crate::run::{self, BuiltRun, CursorAccess, IndexedRun, RunBuilder, RunOptions, RunRecordCursor};
 use alluvium_base::{Message, MessageKind, Purpose, SequenceNumber};
@@ -26,7 +26,7 @@ const _: () = assert!(
     "what is not copied fills extents by itself"
 );
 
-/// An input of a merge: a run, and the key range in which the run's data is live.
+/// An input of a merge: a run and the key range in which the run's data is live.
 #[derive(Clone, Debug)]
 pub(crate) struct RunSource {
     pub(crate) run: IndexedRun,
@@ -38,27 +38,27 @@ pub(crate) struct RunMergePlan<'a> {
     pub(crate) rule: FoldRule,
     pub(crate) schema: &'a Arc<dyn KeyspaceSchema>,
     pub(crate) asks_filters: bool,
-    /// Extents that contain little live data, sorted. The merge copies values out of these extents,
-    /// so that the extents can be freed.
+    /// Extents with little live data, sorted. The merge copies values out of these extents, so that
+    /// they can be freed.
     pub(crate) sparse: Vec<Extent>,
-    /// Whether the merge copies the separate value of every record that it copies.
+    /// Whether a merge that copies a record also copies its separate value.
     pub(crate) moves_values: bool,
-    /// Set if the inputs are layers of an ingest: the range deletes of these layers. The new run
-    /// contains none of them, all its records have the sequence number 0, and each key has one
-    /// record. See [`RunMerger::take_surplus`].
+    /// The range deletes of the inputs, if these are layers of an ingest. The new run then contains
+    /// no range deletes, all its records have the sequence number 0, and each key has one record.
+    /// See [`RunMerger::take_surplus`].
     pub(crate) layer_deletes: Option<Arc<RangeTombstoneIndex>>,
 }
 
-/// An input of a merge, positioned at a record or before a leaf that has not been read.
+/// An input of a merge, positioned at a record or before an unread leaf.
 pub(crate) trait RunMergeInput: merge::SortedSource<Error = Error> {
     fn record(&self) -> StoredRecord<'_>;
 
-    /// Returns whether a repair has excluded this separate value of the current record. The merge
-    /// then drops the record.
+    /// Returns whether a repair has excluded the current record's separate value, in which case the
+    /// merge drops the record.
     fn omits_value(&self, value: &ValuePointer) -> bool;
 
-    /// Returns whether the input is positioned before a leaf that has not been read. In this case
-    /// its current key is only a lower bound of the leaf's keys.
+    /// Returns whether the input is positioned before an unread leaf. Its current key is then only
+    /// a lower bound of the leaf's keys.
     #[inline]
     fn is_unread(&self) -> bool {
         false
@@ -74,19 +74,19 @@ pub(crate) trait RunMergeInput: merge::SortedSource<Error = Error> {
     }
 
     /// Reads the next leaf, and possibly some of the leaves after it. If `foreseen` is given, it is
-    /// the predicted number of leaves to read in total. Leaves whose records are all deleted are
+    /// the predicted total number of leaves to read. Leaves whose records are all deleted are
     /// dropped instead.
     fn enter(&mut self, _foreseen: Option<usize>) -> Result<()> {
         Ok(())
     }
 
-    /// Adds unread leaves that end at or before `bound` to `builder` by adoption, and moves the
-    /// input past these leaves. Returns the number of adopted leaves.
+    /// Makes `builder` adopt unread leaves that end at or before `bound`, and moves the input past
+    /// them. Returns the number of adopted leaves.
     fn stitch(&mut self, _bound: Option<&[u8]>, _builder: &mut RunBuilder) -> Result<usize> {
         Ok(0)
     }
 
-    /// Returns the number of leaves that the input has passed so far without reading them.
+    /// Counts the leaves that the input has passed so far without reading them.
     fn unread_leaves(&self) -> UnreadLeaves {
         UnreadLeaves::default()
     }
@@ -104,7 +104,7 @@ impl RunMergeInput for RunRecordCursor {
     }
 }
 
-/// The amount of input that a merge has consumed so far.
+/// How much input a merge has consumed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InputCounts {
     pub(crate) records: u64,
@@ -124,8 +124,8 @@ pub(crate) struct UnreadLeaves {
 pub(crate) struct RunMerger<S: RunMergeInput = RunRecordCursor> {
     store: Arc<Store>,
     merged: MergingIter<S>,
-    /// All range deletes of the inputs. The builder shares this index if the merge drops none of
-    /// them.
+    /// All range deletes of the inputs. If the merge drops none of them, the builder shares this
+    /// index.
     deletes: Arc<RangeTombstoneIndex>,
     rule: FoldRule,
     keyspace: KeyspaceCursor,
@@ -152,8 +152,8 @@ impl<S: RunMergeInput> fmt::Debug for RunMerger<S> {
     }
 }
 
-/// The messages of one key, from newest to oldest. The operands are stored one after another in a
-/// single buffer.
+/// The messages for one key, from newest to oldest. Their operands are stored one after another in
+/// a single buffer.
 #[derive(Debug, Default)]
 pub(crate) struct KeyMessages {
     bytes: Vec<u8>,
@@ -178,7 +178,7 @@ impl KeyMessages {
         self.merges = false;
     }
 
-    /// Adds a message of the current key. The caller must add the messages of a key from newest to
+    /// Adds a message for the current key. The caller must add a key's messages from newest to
     /// oldest.
     pub(crate) fn push(&mut self, record: &StoredRecord<'_>) {
         let from = self.bytes.len();
@@ -200,8 +200,8 @@ impl KeyMessages {
         });
     }
 
-    /// Reads every separate operand into memory if the key has a merge message, since folding may
-    /// then combine the operands.
+    /// If the key has a merge message, reads every separate operand into memory, because folding
+    /// may combine the operands.
     fn load(&mut self, store: &Store, purpose: Purpose) -> Result<()> {
         if !self.merges {
             return Ok(());
@@ -242,7 +242,7 @@ impl KeyMessages {
         Ok(())
     }
 
-    /// Folds the messages of the key, and calls `emit` for each message that remains.
+    /// Folds the key's messages, and calls `emit` for each message that remains.
     pub(crate) fn fold(
         &mut self,
         store: &Store,
@@ -261,7 +261,8 @@ impl KeyMessages {
         });
         let mut result = Ok(());
         folder.fold(messages, deleted, |folded: FoldedMessage<'_>| {
-            // A value that is already stored separately is not copied; the new record points to it.
+            // A value that is already stored separately is not copied. The new record points to it
+            // instead.
             let separate = folded.number.and_then(|number| entries.get(number)?.separate);
             let value = match separate {
                 Some(pointer) => RecordValue::Separate(pointer),
@@ -302,9 +303,9 @@ impl RunMerger {
 }
 
 impl<S: RunMergeInput> RunMerger<S> {
-    /// Creates a merge like [`RunMerger::new`], but with inputs of another type. `open` is called
-    /// with the sources that are not completely deleted and with the range deletes of all of them,
-    /// and returns their inputs.
+    /// Like [`RunMerger::new`], but for inputs of another type. Calls `open` with the sources that
+    /// are not completely deleted and with the range deletes of all of them. `open` returns the
+    /// inputs.
     pub(crate) fn over(
         store: &Arc<Store>,
         mut sources: Vec<RunSource>,
@@ -321,7 +322,7 @@ impl<S: RunMergeInput> RunMerger<S> {
         deletes.fold(&[rule.horizon]);
         let mut deletes = Arc::new(deletes.finish());
         let mut builder = RunBuilder::new(store, options)?;
-        // If there is no older data outside of the merge, a range delete that every reader can see
+        // If no older data exists outside of the merge, a range delete that every reader can see
         // has nothing left to delete and is dropped (G4).
         let remains = |sequence| rule.older == OlderData::Elsewhere || sequence > rule.horizon;
         builder.delete_ranges(match deletes.sequences().all(remains) {
@@ -364,9 +365,8 @@ impl<S: RunMergeInput> RunMerger<S> {
         })
     }
 
-    /// Merges the messages of complete keys until at least `records` further records are consumed,
-    /// or all inputs are exhausted. A leaf that is adopted, or dropped unread, counts as one
-    /// record.
+    /// Merges the messages of whole keys until at least `records` further records are consumed, or
+    /// all inputs are exhausted. A leaf that is adopted, or dropped unread, counts as one record.
     pub(crate) fn step(&mut self, records: usize) -> Result<StepProgress> {
         let stop = self.done().saturating_add(records as u64);
         while let Some(winner) = self.merged.winner() {
@@ -407,14 +407,14 @@ impl<S: RunMergeInput> RunMerger<S> {
         Ok(StepProgress::Done)
     }
 
-    /// Returns the merge operands that could not be folded into the record of their key, and
-    /// removes them from the merge. There is at most one operand for each key, and keys are in
-    /// ascending order. Only a merge of layers has such operands.
+    /// Removes and returns the merge operands that could not be folded into the record of their
+    /// key. There is at most one operand per key, and they are in ascending key order. Only a merge
+    /// of layers has such operands.
     pub(crate) fn take_surplus(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         std::mem::take(&mut self.surplus)
     }
 
-    /// Returns a lower bound of the keys that have not been consumed, or `None` if there are none.
+    /// Returns a lower bound of the keys that are left to consume, or `None` if there are none.
     pub(crate) fn next_key(&self) -> Option<&[u8]> {
         self.merged.key()
     }
@@ -424,15 +424,15 @@ impl<S: RunMergeInput> RunMerger<S> {
         self.builder.copied_keys()
     }
 
-    /// Returns the amount of work done so far: the number of consumed records plus that of unread
-    /// leaves.
+    /// Returns the amount of work done so far: the number of consumed records plus the number of
+    /// unread leaves.
     fn done(&self) -> u64 {
         let UnreadLeaves { adopted, dropped } = self.taken.unread;
         self.taken.records + adopted + dropped
     }
 
-    /// Handles the case that the input with the smallest key is positioned before an unread leaf.
-    /// Adopts as many leaves as possible; if none can be adopted, reads the leaf.
+    /// Makes progress when the input with the smallest key is positioned before an unread leaf.
+    /// Adopts as many leaves as possible or, if none can be adopted, reads the leaf.
     #[cold]
     fn pass_unread(&mut self, winner: usize) -> Result<()> {
         let builder = &mut self.builder;
@@ -508,8 +508,8 @@ impl<S: RunMergeInput> RunMerger<S> {
             })
     }
 
-    /// Completes the new run. Returns the run, or `None` if no record and no range delete remains,
-    /// together with the amount of consumed input.
+    /// Completes the new run. Returns the run, or `None` if neither a record nor a range delete
+    /// remains, and the amount of consumed input.
     pub(crate) fn finish(self) -> Result<(Option<BuiltRun>, InputCounts)> {
         let RunMerger {
             builder,
@@ -523,9 +523,9 @@ impl<S: RunMergeInput> RunMerger<S> {
     }
 }
 
-/// Folds the messages of a key from layers of an ingest. No reader can tell the layers apart, so at
-/// most two messages remain: the record of the key, and above it an operand that cannot be folded
-/// into it. `emit` receives them with the sequence number 0, and whether the message is the
+/// Folds a key's messages from layers of an ingest. No reader can tell the layers apart, so at most
+/// two messages remain: the key's record and, above it, an operand that cannot be folded into it.
+/// `emit` receives them with the sequence number 0 and a flag that tells whether the message is the
 /// operand.
 fn fold_layers(
     messages: &mut KeyMessages,
@@ -535,7 +535,8 @@ fn fold_layers(
     deleted: impl Fn(SequenceNumber) -> Option<SequenceNumber>,
     mut emit: impl FnMut(StoredRecord<'_>, bool) -> Result<()>,
 ) -> Result<()> {
-    // A message without merge operands is folded alone.
+    // Hold a merge operand back until it is known whether a record follows. An operand without one
+    // is itself the record of the key.
     let mut operand: Option<Vec<u8>> = None;
     let merges = messages.merges;
     messages.fold(store, purpose, folder, deleted, |record| {
@@ -577,15 +578,15 @@ fn count_unread<S: RunMergeInput>(inputs: &[S]) -> UnreadLeaves {
     })
 }
 
-/// Returns whether the merge copies a separate value instead of keeping the pointer to it. It
-/// copies the value if it moves all values, or if the value resides in a sparsely used extent,
-/// which can then be freed. It never copies a very long value, because such a value fills most of
-/// its extents alone.
+/// Returns whether the merge copies a separate value instead of keeping the pointer to it. It does
+/// so if it moves all values, or if the value is in a sparsely used extent, which can then be
+/// freed. It never copies a very long value, because such a value has most of its extents to
+/// itself.
 fn is_copied(sparse: &[Extent], moves_values: bool, pointer: &ValuePointer) -> bool {
     pointer.len <= LONGEST_COPIED && (moves_values || lies_in(sparse, &pointer.node))
 }
 
-/// Returns whether a node resides in one of `extents`, which must be sorted.
+/// Returns whether a node is in one of `extents`, which must be sorted.
 pub(crate) fn lies_in(extents: &[Extent], node: &NodePointer) -> bool {
     unit_lies_in(extents, (node.tier, node.offset / UNIT))
 }
@@ -599,8 +600,8 @@ pub(crate) fn unit_lies_in(extents: &[Extent], (tier, unit): (u8, u64)) -> bool 
     before.last().is_some_and(holds)
 }
 
-/// Removes each source whose data is completely deleted, for every reader, by the range deletes of
-/// a newer source. Such a source need not be read.
+/// Removes each source whose data is completely deleted, for every reader, by range deletes of
+/// newer sources. Such a source need not be read.
 fn drop_deleted(sources: &mut Vec<RunSource>, rule: &FoldRule) {
     let mut newer: Vec<RunSource> = Vec::new();
     sources.retain(|source| {

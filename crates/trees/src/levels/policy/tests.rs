@@ -1,6 +1,6 @@
-//! The tests describe levels as text: `5 | 1 1 1` is a level with one run of 5 bytes, followed by a
-//! level with three runs of 1 byte. A `*` after a size marks a run that a merge is reading, and a
-//! `!` a run that cannot be read at present.
+//! The tests write levels as text. For example, `5 | 1 1 1` is a level with one run of 5 bytes,
+//! followed by a level with three runs of 1 byte. A `*` after a size marks a run that a merge is
+//! reading, and a `!` a run that is currently unreadable.
 
 use super::*;
 
@@ -157,7 +157,7 @@ fn what_shrank_rises_past_empty_levels_to_the_first_that_it_half_fills() {
     assert_eq!(up("never", &[0, 0], 0), 1);
 }
 
-/// Simulates `shares` flushes of one byte each, with all merges that become due. Returns the number
+/// Simulates `shares` flushes of one byte each, and all merges that become due. Returns the number
 /// of bytes written, and the maximum number of runs after any flush and its merges.
 fn write(policy: &str, shares: u64) -> (u64, usize) {
     let policy: MergePolicy = policy.parse().unwrap();
@@ -276,8 +276,8 @@ fn leaves_are_taken_over_where_more_than_the_threshold_come_in_a_row() {
     };
     assert!(chooses(of(0), 1) && !chooses(of(1), 1) && chooses(of(1), 2));
     assert!(!chooses(StitchPolicy::default(), u64::MAX) && !StitchPolicy::default().is_on());
-    // Keys with the same first 6 bytes, which are the pages of one file, remain together unless
-    // there are more than 8 leaves.
+    // Keys with the same first 6 bytes are the pages of one file. They stay together unless there
+    // are more than 8 leaves.
     let together = StitchPolicy {
         same_scan: Some(SameScan::Prefix(6)),
         always: 8,
@@ -323,7 +323,7 @@ fn what_is_newer_than_runs_that_cannot_be_read_is_merged_without_them() {
     assert_eq!(chosen("leveled,r=4", "1 | 5 | 15!"), "nothing");
     assert_eq!(chosen("leveled,r=2", "1 1 1 | 5 | 15!"), "2 of 0 to 0 into 0");
     assert_eq!(chosen("never", "1! 1 1 1 1"), "nothing");
-    // A requested merge of the whole structure cannot be done while a run is unreadable. It must
+    // A requested merge of the whole structure is impossible while a run is unreadable, but must
     // not block other merges.
     let all = LevelsView {
         wants_all: true,

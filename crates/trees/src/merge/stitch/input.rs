@@ -22,38 +22,38 @@ use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A run as an input of a merge. If leaves of the run may be adopted, the input iterates over the
-/// index entries of the leaves. Otherwise it reads the whole run.
+/// A run as an input of a merge. If the merge may adopt leaves of the run, the input iterates over
+/// the leaves' index entries. Otherwise it reads the whole run.
 pub(crate) struct StitchInput {
     run: IndexedRun,
     /// The key range in which the run's data is live.
     range: KeyRange,
-    /// Sparsely used extents that were written by other runs, sorted. Leaves in these extents are
-    /// copied, so that the extents can be freed.
+    /// Sparsely used extents that other runs wrote, sorted. Leaves in these extents are copied, so
+    /// that the extents can be freed.
     sparse: Vec<Extent>,
     store: Arc<Store>,
     rules: StitchRules,
     deletes: InputDeletes,
-    /// Iterates over the leaves of the run; `None` if the whole run is read.
+    /// Iterates over the run's leaves; `None` if the whole run is read.
     leaves: Option<LeafDescriptorIter>,
-    /// The next leaves, whose index entries have been read. If `cursor` is absent, the input is
+    /// The next leaves, whose index entries have been read. Without a `cursor`, the input is
     /// positioned before the first of these leaves.
     ahead: VecDeque<UpcomingLeaf>,
     /// Total size in bytes of the lower and upper bounds of the leaves in `ahead`.
     ahead_bytes: usize,
     /// Number of leaves in `ahead` that could have been adopted at the last attempt, but that the
-    /// policy decided to copy.
+    /// policy chose to copy.
     refused: usize,
-    /// Minimum number of leaves to read after an attempt to adopt leaves has failed. It doubles
-    /// with each consecutive failure. Therefore the number of leaves that are read although they
-    /// could have been adopted is at most about the number of leaves that had to be read.
+    /// Minimum number of leaves to read after a failed attempt to adopt leaves. It doubles with
+    /// each failure, so the leaves that are read although they could have been adopted are at most
+    /// about as many as those that had to be read.
     patience: usize,
     /// Whether the leaves before the current position were adopted, and adoption stopped only at
-    /// the limit of leaves per step.
+    /// the limit per step.
     goes_on: bool,
     cursor: Option<RunRecordCursor>,
-    /// The exclusive upper bound of the leaves that `cursor` reads; `None` if they include the last
-    /// leaf.
+    /// The exclusive upper bound of the leaves that `cursor` reads; `None` if the last leaf is one
+    /// of them.
     end: Option<Vec<u8>>,
     /// Number of leaves adopted so far.
     pub(crate) adopted: u64,
@@ -63,7 +63,7 @@ pub(crate) struct StitchInput {
     pub(crate) dropped: u64,
 }
 
-/// A leaf whose index entry has been read, with the effect of the merge's range deletes on it.
+/// A leaf whose index entry has been read, and how the merge's range deletes affect it.
 struct UpcomingLeaf {
     leaf: LeafDescriptor,
     coverage: LeafCoverage,
@@ -84,7 +84,7 @@ impl UpcomingLeaf {
     }
 }
 
-/// The conditions under which the inputs of a merge adopt leaves.
+/// When the inputs of a merge may adopt leaves.
 #[derive(Clone)]
 pub(crate) struct StitchRules {
     pub(crate) stitching: StitchPolicy,
@@ -94,7 +94,7 @@ pub(crate) struct StitchRules {
     pub(crate) older: OlderData,
     /// The oldest sequence number at which a reader may still read.
     pub(crate) horizon: SequenceNumber,
-    /// Extents that contain little live data, sorted.
+    /// Extents with little live data, sorted.
     pub(crate) sparse: Vec<Extent>,
     /// The storage tier of the new run. Leaves on other tiers are copied.
     pub(crate) tier: u8,
@@ -109,8 +109,8 @@ const MOST_AT_ONCE: usize = 4096;
 /// Maximum number of leaves read together. The index entries of all these leaves are in memory at
 /// the same time.
 const MOST_TOGETHER: usize = 1024;
-/// If the bounds of the leaves in `StitchInput::ahead` occupy at least this number of bytes, no
-/// further index entries are read.
+/// Once the bounds of the leaves in `StitchInput::ahead` take at least this many bytes, no further
+/// index entries are read.
 const MOST_AHEAD_BYTES: usize = 1 << 20;
 const _: () = assert!(MOST_TOGETHER > 1 && MOST_AT_ONCE > MOST_TOGETHER);
 
@@ -188,8 +188,8 @@ impl StitchInput {
     }
 
     /// Reads index entries until `ahead` contains `count` leaves. Stops early at the end of the
-    /// range, or if the bounds of the leaves occupy too much memory. Returns whether `ahead`
-    /// contains `count` leaves.
+    /// range, or if the leaves' bounds take too much memory. Returns whether `ahead` contains
+    /// `count` leaves.
     fn look_ahead(&mut self, count: usize) -> Result<bool> {
         while self.ahead.len() < count {
             if self.ahead_bytes >= MOST_AHEAD_BYTES {
@@ -215,7 +215,7 @@ impl StitchInput {
     }
 
     /// Reads index entries until `ahead` contains at least one leaf. If the index stores the first
-    /// and last key of each leaf, fills `ahead` up to the maximum number of leaves that are read
+    /// and last key of each leaf, reads on until `ahead` has as many leaves as may be read
     /// together.
     fn look_on(&mut self) -> Result<()> {
         let is_exact = self.look_ahead(1)? && self.ahead[0].is_exact();
@@ -223,8 +223,8 @@ impl StitchInput {
         Ok(())
     }
 
-    /// Returns whether the leaf at index `place` of `ahead` may be adopted, provided that no other
-    /// input has a key before `bound`.
+    /// Returns whether the leaf at index `place` of `ahead` may be adopted, if no other input has a
+    /// key before `bound`.
     fn may_adopt(&self, place: usize, bound: Option<&[u8]>) -> bool {
         debug_assert!(self.leaves.is_some(), "it is walked leaf by leaf");
         let leaf = &self.ahead[place];
@@ -238,8 +238,8 @@ impl StitchInput {
         let stays = leaf.tier() == self.rules.tier
             && !lies_in(&self.sparse, leaf.pointer())
             && !leaf.value_units().any(|unit| unit_lies_in(&self.sparse, unit));
-        // If the merge copies values with their records, a leaf with scattered values is not
-        // adopted: copying it places the values next to each other.
+        // If the merge copies values with their records, a leaf with scattered values is copied
+        // instead of adopted, which stores its values next to each other.
         let is_whole = !self.rules.stitching.moves_values || leaf.values_lie_together();
         let follows = place == 0 || leaf.follows(&self.ahead[place - 1]);
         let is_kept = self.rules.older == OlderData::Elsewhere || !leaf.has_deletes();
@@ -261,15 +261,14 @@ impl StitchInput {
         }
         let schema = &self.rules.schema;
         let prefix = schema.prefix_len(leaf.low());
-        // An upper bound may be shorter than the prefix of its keyspace, or belong to the next
-        // keyspace. In both cases the leaf's keyspace is unknown, and the leaf is treated as
-        // filtered.
+        // An upper bound may be shorter than its keyspace's prefix, or belong to the next keyspace.
+        // In either case the leaf's keyspace is unknown, so assume that a filter applies.
         let is_one = schema.prefix_len(end) == prefix && end.starts_with(&leaf.low()[..prefix]);
         !is_one || schema.rules(end).filter.is_some()
     }
 
     /// Reads the keys of the first `count` leaves in `ahead`, which have just been adopted, and
-    /// adds the hashes of the keys to `builder`.
+    /// adds their hashes to `builder`.
     fn rehash(&self, count: usize, builder: &mut RunBuilder) -> Result<()> {
         assert!(count <= self.ahead.len(), "what is taken over was looked at");
         let (first, last) = (&self.ahead[0], &self.ahead[count - 1]);
@@ -288,8 +287,8 @@ impl StitchInput {
         Ok(())
     }
 
-    /// Returns the key intervals in which this input is known to have data: the part being read by
-    /// the cursor, and the leaves in `ahead`.
+    /// Returns the key intervals in which this input is known to have data: the part that the
+    /// cursor is reading, and the leaves in `ahead`.
     fn known(&self) -> KnownIntervals<'_, impl Iterator<Item = KeyInterval<'_>>> {
         let reading = self.cursor.as_ref().and_then(RunRecordCursor::key);
         let reading = reading.map(|key| (key, self.end.as_deref()));
@@ -316,8 +315,8 @@ impl StitchInput {
         self.ahead_bytes -= passed.map(|leaf| leaf.key_bytes()).sum::<usize>();
     }
 
-    /// Drops the next leaves as long as they are deleted, up to the maximum number of one step. If
-    /// `ahead` begins with a deleted leaf afterwards, the maximum was reached.
+    /// Drops the next leaves as long as they are deleted, up to the limit per step. If `ahead` then
+    /// still begins with a deleted leaf, the limit was reached.
     fn drop_deleted(&mut self) -> Result<()> {
         for _ in 0..MOST_AT_ONCE {
             if !self.look_ahead(1)? || !self.ahead[0].is_deleted() {
@@ -395,9 +394,9 @@ impl RunMergeInput for StitchInput {
         ))
     }
 
-    /// Reads the next leaves. Their number is `foreseen` if it is known. If it is unknown, or if
-    /// the policy rejected more leaves at the last attempt than were predicted, the number doubles
-    /// with each consecutive call.
+    /// Reads the next leaves: `foreseen` leaves if the prediction is known. Without a prediction,
+    /// or if the policy rejected more leaves at the last attempt than were predicted, the number
+    /// doubles with each call.
     fn enter(&mut self, foreseen: Option<usize>) -> Result<()> {
         assert!(self.is_unread(), "it stands before a leaf");
         if self.ahead[0].is_deleted() {
@@ -414,7 +413,7 @@ impl RunMergeInput for StitchInput {
         };
         self.look_ahead(window)?;
         let mut window = window.clamp(1, self.ahead.len());
-        // A deleted leaf is not read, so the leaves before it are read without it.
+        // Deleted leaves are not read, so read only the leaves before the first one.
         if let Some(deleted) = self.ahead.iter().take(window).position(UpcomingLeaf::is_deleted) {
             window = deleted;
         }

@@ -1,5 +1,5 @@
-//! Determines which leaves of a run the range deletes of a merge delete, completely or partly. Only
-//! the bounds of the leaves and the sequence numbers of the run are examined.
+//! Determines which leaves of a run a merge's range deletes delete, completely or partly. Only the
+//! leaves' bounds and the run's sequence numbers are examined.
 
 use crate::run::{IndexedRun, LeafDescriptor};
 use alluvium_base::SequenceNumber;
@@ -7,14 +7,14 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
 use std::sync::Arc;
 
-/// The effect that the range deletes of a merge have on a leaf.
+/// How a merge's range deletes affect a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeafCoverage {
-    /// No range delete touches the leaf, except for those that are older than all its records.
+    /// The only range deletes that touch the leaf, if any, are older than all its records.
     Clear,
-    /// A range delete touches the leaf and may delete some of its records, for some readers.
+    /// A range delete touches the leaf and may delete some of its records for some readers.
     Partial,
-    /// Every record of the leaf that is in the key range of its source is deleted for every reader.
+    /// Every record of the leaf within the key range of its source is deleted for every reader.
     Complete,
 }
 
@@ -42,8 +42,8 @@ impl InputDeletes {
         range: &KeyRange,
         horizon: SequenceNumber,
     ) -> InputDeletes {
-        // The bounds in the summary include the range deletes of the run itself. Leaves that these
-        // touch are therefore neither adopted nor dropped: their records may be older or newer.
+        // The bounds in the summary include the run's own range deletes. A leaf that one of these
+        // touches may have older and newer records, so it is neither adopted nor dropped.
         let lowest = run.summary().lowest_sequence.max(run.base());
         debug_assert!(
             lowest <= run.newest(),
@@ -58,7 +58,7 @@ impl InputDeletes {
         }
     }
 
-    /// Returns the effect of the range deletes on a leaf of the run.
+    /// Returns how the range deletes affect a leaf of the run.
     pub(super) fn coverage(&self, leaf: &LeafDescriptor) -> LeafCoverage {
         if self.deletes.is_empty() {
             return LeafCoverage::Clear;
@@ -69,8 +69,8 @@ impl InputDeletes {
             (Some(end), Some(high)) => Some(end.min(high)),
             (end, high) => end.or(high),
         };
-        // Records whose number equals that of a range delete belong to the same commit. They are
-        // copied, so that their order need not be known.
+        // A record with the same number as a range delete belongs to the same commit. The leaf is
+        // copied, so the order of the two need not be known.
         let newest = self.deletes.newest_touching(low, end);
         if newest.is_none_or(|newest| newest < self.lowest) {
             return LeafCoverage::Clear;
@@ -92,7 +92,7 @@ mod tests {
     use alluvium_device::memory::MemoryDirectory;
     use alluvium_storage::store::{Store, StoreOptions};
 
-    /// The numbers of the first and the last key of a leaf, and the leaf.
+    /// A leaf, after the numbers of its first and last key.
     type Numbered = (u32, u32, LeafDescriptor);
 
     fn key(number: u32) -> Vec<u8> {
@@ -127,7 +127,7 @@ mod tests {
         (store, built.run, leaves)
     }
 
-    /// Returns the effect of range deletes of numbers, with the horizon 100.
+    /// Returns how range deletes of numbers affect the leaves, with the horizon 100.
     fn coverage(
         run: &IndexedRun,
         leaf: &LeafDescriptor,

@@ -7,12 +7,14 @@
 //! *Must not depend on*: levels, trunks; which runs are merged, the reference counts of their
 //! extents.
 //!
-//! This is the VT-tree (Spillane 2012, chapter 6) with three corrections to the printed algorithms:
+//! This is the VT-tree (Spillane 2012, chapter 6). It differs from the printed algorithms in three
+//! points, in which they need correction:
 //!
-//! - The number of leaves must exceed the threshold, not only reach it.
-//! - A leaf ends after its last key, or at the separator of the next leaf if its keys are not
-//!   known.
-//! - A merge that cannot adopt any leaf always copies a leaf, so that it makes progress.
+//! - A sequence of leaves is adopted only if their number exceeds the threshold, not if it equals
+//!   it.
+//! - A leaf ends after its last key or, if its keys are not known, at the separator of the next
+//!   leaf.
+//! - When no leaf can be adopted, the merge always copies one, so that it makes progress.
 //!
 //! Invariants:
 //!
@@ -20,16 +22,16 @@
 //! - **B2** An adopted leaf is full, follows the previous adopted leaf on the device, and is
 //!   completely within the key range of its source.
 //! - **B3** The merge need not fold, filter, expire or delete any record of an adopted leaf. In
-//!   particular, every range delete of any input that touches the leaf is older than all records of
-//!   the leaf.
-//! - **B4** A leaf is dropped without being read only if every key between its bounds is covered by
-//!   a range delete that every reader sees and that is newer than all records of the leaf.
+//!   particular, every range delete that touches the leaf, of any input, is older than all records
+//!   of the leaf.
+//! - **B4** A leaf is dropped unread only if every key between its bounds is covered by a range
+//!   delete that every reader sees and that is newer than all records of the leaf.
 //!
 //! A record whose sequence number was replaced by 0 is older than every range delete that covers
 //! its key: all range deletes that every reader saw were applied and dropped when the number was
-//! replaced (G4), and later ones are newer. An adopted leaf keeps its records unchanged, so
-//! comparisons of sequence numbers order its records and the range deletes of the new run in the
-//! same way as before the merge.
+//! replaced (G4), and later ones are newer. The records of an adopted leaf do not change, so their
+//! sequence numbers order them relative to the new run's range deletes as they did before the
+//! merge.
 
 mod input;
 mod leaf_coverage;

@@ -6,15 +6,15 @@ use alluvium_model::stitch_break_even;
 use alluvium_storage::{Error, Result};
 use std::fmt;
 
-/// Determines whether scans usually read two keys together. Such keys form one unit, which should
-/// be stored contiguously.
+/// Whether scans usually read two keys together. Such keys form one unit, which should be stored
+/// contiguously.
 #[derive(Clone, Copy, Debug)]
 pub enum SameScan {
-    /// The function returns whether two keys belong to the same unit. It is not stored, so the
+    /// The function decides whether two keys belong to the same unit. It is not stored, so the
     /// caller must provide it each time the store is opened.
     By(fn(&[u8], &[u8]) -> bool),
-    /// Two keys belong to the same unit if this number of bytes after the name of their keyspace
-    /// are equal. This option is stored.
+    /// Two keys belong to the same unit if this many bytes after the name of their keyspace are
+    /// equal. This option is stored.
     Prefix(u32),
 }
 
@@ -31,8 +31,8 @@ impl PartialEq for SameScan {
 impl Eq for SameScan {}
 
 impl SameScan {
-    /// Returns whether two keys belong to the same unit. `name` is the length in bytes of the name
-    /// of their keyspace, with which both keys begin.
+    /// Returns whether two keys belong to the same unit. Both begin with the name of their
+    /// keyspace, which has `name` bytes.
     #[must_use]
     pub fn are_one(&self, one: &[u8], other: &[u8], name: usize) -> bool {
         match self {
@@ -46,25 +46,24 @@ impl SameScan {
     }
 }
 
-/// Determines when a merge adopts leaves by copying their index entries (Spillane 2012, chapter 6),
-/// and when it copies separate values.
+/// When a merge adopts leaves by copying their index entries (Spillane 2012, chapter 6), and when
+/// it copies separate values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StitchPolicy {
-    /// The parameter f: the minimum number of consecutive leaves that are adopted is f + 1. Shorter
-    /// sequences are copied. [`u32::MAX`] disables adoption.
+    /// The parameter f: at least f + 1 consecutive leaves are adopted, and shorter sequences are
+    /// copied. [`u32::MAX`] disables adoption.
     pub threshold: u32,
-    /// If set, a sequence of leaves is copied if adopting it would separate keys of one unit at
-    /// either end of the sequence.
+    /// If this is set, a sequence of leaves is copied when adopting it would separate keys of one
+    /// unit at either end of the sequence.
     pub same_scan: Option<SameScan>,
     /// A sequence of more leaves than this is adopted even if that separates keys of one unit.
     pub always: u32,
-    /// Whether a merge that copies a record also copies its separate value. If so, the values of a
-    /// run are in key order, except for those of adopted leaves. If not, a value remains at the
-    /// place where it was first written.
+    /// Whether a merge that copies a record also copies its separate value. If so, a run's values
+    /// are in key order, except for those of adopted leaves. If not, a value stays where it was
+    /// first written.
     pub moves_values: bool,
-    /// Maximum share of writes that defragmentation may add, as a percentage of all other writes.
-    /// Defragmentation rewrites runs whose nodes are scattered, so that scans become faster. 0
-    /// disables it.
+    /// How much defragmentation may write, as a percentage of all other writes. Defragmentation
+    /// rewrites runs whose nodes are scattered, so that scans become faster. 0 disables it.
     pub defragment_percent: u32,
 }
 
@@ -81,15 +80,15 @@ impl Default for StitchPolicy {
     }
 }
 
-/// Determines how the filter of a run with adopted leaves is built.
+/// How the filter of a run with adopted leaves is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterSource {
     /// The filter is merged from the filters of the input runs.
     #[default]
     Merged,
-    /// The filter is built from the keys of the run, as a Bloom filter must be. Each adopted leaf
-    /// is therefore read for its keys. This variant exists for comparison with `Merged` (Spillane
-    /// 2012, section 6.2).
+    /// The filter is built from the keys of the run, as a Bloom filter must be, so each adopted
+    /// leaf is read for its keys. This variant exists for comparison with `Merged` (Spillane 2012,
+    /// section 6.2).
     Rehashed,
 }
 
@@ -104,11 +103,11 @@ pub struct StitchView<'k> {
     pub before: Option<&'k [u8]>,
     /// A lower bound of the first key in the leaves.
     pub first: &'k [u8],
-    /// The last key in the leaves, or an upper bound of it if the key is not known.
+    /// The last key in the leaves or, if it is not known, an upper bound of it.
     pub end: Option<&'k [u8]>,
     /// The next key of any other input.
     pub next: Option<&'k [u8]>,
-    /// Length in bytes of the name of the leaves' keyspace. Each key begins with this name.
+    /// Length in bytes of the name of the leaves' keyspace, with which each key begins.
     pub name: usize,
 }
 
@@ -182,8 +181,9 @@ impl StitchPolicy {
         )))
     }
 
-    /// Splits the stitching options off the end of `text`, the options of an LSM tree. Returns the
-    /// text before them, and the parsed options or the defaults if there are none.
+    /// Splits the stitching options off the end of `text`, which contains the options of an LSM
+    /// tree. Returns the text before them and the parsed options, or the defaults if there are
+    /// none.
     ///
     /// ```
     /// use alluvium_trees::levels::{SameScan, StitchPolicy};
@@ -249,9 +249,9 @@ fn bad(why: String) -> Error {
 }
 
 /// Returns the maximum number of consecutive leaves that a merge should copy instead of adopting
-/// them. Each leaf has `leaf_bytes` bytes, and a key is expected to be rewritten by about
-/// `rewrites` more merges. The number is derived from the affine I/O model; readers are assumed to
-/// issue as many concurrent I/Os as the device supports ([`stitch_break_even`]).
+/// them. Each leaf has `leaf_bytes` bytes, and about `rewrites` more merges are expected to rewrite
+/// a key. The number follows from the affine I/O model, under the assumption that readers issue as
+/// many concurrent I/Os as the device supports ([`stitch_break_even`]).
 #[must_use]
 pub(crate) fn threshold(device: &DeviceProfile, leaf_bytes: u64, rewrites: u64) -> u32 {
     let bytes = stitch_break_even(device.half_bandwidth(), device.slots() as u64, rewrites);

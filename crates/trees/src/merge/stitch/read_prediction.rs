@@ -1,14 +1,13 @@
 //! Predicts how many consecutive leaves a merge will have to read, so that it can read them
-//! together. The prediction uses only the index entries of the leaves.
+//! together. The prediction uses only the leaves' index entries.
 
 use std::iter::Peekable;
 
-/// A key interval of an input: an inclusive start, and an exclusive end. If the end is `None`, the
-/// interval has no upper bound.
+/// A key interval of an input: an inclusive start and an exclusive end, or `None` if it has no end.
 pub(super) type KeyInterval<'k> = (&'k [u8], Option<&'k [u8]>);
 
 /// The key intervals in which an input is known to have data, in key order. `has_more` tells
-/// whether the input has further data after these intervals.
+/// whether the input has further data after them.
 pub(super) struct KnownIntervals<'k, I: Iterator<Item = KeyInterval<'k>>> {
     pub(super) stretches: Peekable<I>,
     pub(super) has_more: bool,
@@ -16,8 +15,8 @@ pub(super) struct KnownIntervals<'k, I: Iterator<Item = KeyInterval<'k>>> {
 
 /// Returns the number of leaves that precede the first adoptable sequence in `leaves`. A sequence
 /// is adoptable if it has more than `threshold` consecutive leaves that overlap no other input. The
-/// flag of each leaf tells whether the leaf may be adopted if it overlaps no other input. Counting
-/// stops at the first leaf for which the data of another input is not known.
+/// flag of each leaf tells whether it may be adopted if it overlaps no other input. Counting stops
+/// at the first leaf where the data of another input is not known.
 pub(super) fn leaves_to_read<'k, I: Iterator<Item = KeyInterval<'k>>>(
     leaves: impl Iterator<Item = (KeyInterval<'k>, bool)>,
     others: &mut [KnownIntervals<'k, I>],
