@@ -343,8 +343,8 @@ impl MergeStep {
     }
 
     /// Returns the extents from which the merge should copy values, in sorted order. These are the
-    /// input extents of which all runs together use less than half, and the extents in `left`,
-    /// whose contents must move from another tier.
+    /// input extents in which, over all runs, less than half of the bytes are live, and the extents
+    /// in `left`, whose contents must move from another tier.
     fn sparse(&self, left: Vec<Extent>) -> Vec<Extent> {
         let version = self.levels.version();
         let live = version.live_bytes();

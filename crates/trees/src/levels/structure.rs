@@ -360,7 +360,7 @@ impl LevelsDictionary {
 
     /// Writes the checkpoint root of the current version, unless it has already been written. The
     /// returned [`CheckpointRoot`] keeps the writer state locked, so the runs cannot change until
-    /// the guard is dropped.
+    /// the returned value is dropped.
     pub(super) fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         let LevelsInner { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();

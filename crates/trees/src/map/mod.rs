@@ -272,8 +272,8 @@ impl OrderedMap {
     }
 
     /// Writes the checkpoint root of the current version, unless it has already been written. The
-    /// returned [`CheckpointRoot`] keeps the mutex locked, so the map cannot change until the guard
-    /// is dropped.
+    /// returned [`CheckpointRoot`] keeps the mutex locked, so the map cannot change until the
+    /// returned value is dropped.
     fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         let mut writer = self.shared.root.lock();
         let version = self.version();

@@ -1,7 +1,7 @@
 //! Merges nodes that deletes have left under-full with their neighbours. Each tree can turn merging
 //! on or off.
 //!
-//! A writer that leaves a leaf under-full notes one of the leaf's keys. After its own write, when
+//! A writer that leaves a leaf under-full records one of the leaf's keys. After its own write, when
 //! it holds no latch, it descends to that key. On the way it latches each child before it releases
 //! the parent, and merges under-full nodes with a neighbour. A merge thus holds the same latches as
 //! a split, and cannot free a page while another writer moves messages to it. Until the next
@@ -81,8 +81,8 @@ fn pivots_len(shape: &NodeShape, node: &[u8]) -> usize {
 pub(super) type DrainCallback<'e> = &'e dyn Fn(&mut PageWriteGuard<'_>) -> Result<()>;
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// If a leaf below the root is under-full, notes a key of that leaf. The caller must hold the
-    /// leaf's latch, and must call [`TreeCore::merge_noted`] later.
+    /// If a leaf below the root is under-full, records a key of that leaf for a later merge. The
+    /// caller must hold the leaf's latch, and must call [`TreeCore::merge_noted`] later.
     pub(super) fn note_leaf(&self, leaf: &[u8], key: &[u8]) {
         debug_assert_eq!(level(leaf), 0, "it is a leaf");
         if self.merging == UnderfullPolicy::UnderFull && is_under_full(&self.shape, leaf) {
@@ -90,7 +90,7 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Notes a key whose path may contain under-full nodes.
+    /// Records a key whose path may contain under-full nodes.
     pub(super) fn note(&self, key: &[u8]) {
         if self.merging == UnderfullPolicy::UnderFull {
             self.noted.add(key);

@@ -42,7 +42,7 @@ impl InputDeletes {
         range: &KeyRange,
         horizon: SequenceNumber,
     ) -> InputDeletes {
-        // The bounds in the summary include the run's own range deletes. A leaf that one of these
+        // The bounds in the summary include the run's own range deletes. A leaf that any of these
         // touches may have older and newer records, so it is neither adopted nor dropped.
         let lowest = run.summary().lowest_sequence.max(run.base());
         debug_assert!(

@@ -7,8 +7,8 @@
 //! *Must not depend on*: levels, trunks; which runs are merged, the reference counts of their
 //! extents.
 //!
-//! This is the VT-tree (Spillane 2012, chapter 6). It differs from the printed algorithms in three
-//! points, in which they need correction:
+//! This is the VT-tree (Spillane 2012, chapter 6). It corrects the printed algorithms in three
+//! points:
 //!
 //! - A sequence of leaves is adopted only if their number exceeds the threshold, not if it equals
 //!   it.

@@ -126,7 +126,7 @@ impl<B: PageBuffer> BepsTree<B> {
         blocks.inspect_err(|error| self.core.break_down(error))
     }
 
-    /// Writes a message while holding the root exclusively. If a split is necessary but the root
+    /// Writes a message while the root is latched exclusively. If a split is necessary but the root
     /// has no free pivot for it, adds a level to the tree instead, and returns the root, so that
     /// the caller can try again.
     fn write_exclusive<'b>(

@@ -202,9 +202,8 @@ impl FileSegments {
         })
     }
 
-    /// Takes back a page that was allocated but for which no frame was available. It will be the
-    /// next page to be allocated, unless [`FileSegments::take_returned`] removes it for a
-    /// checkpoint.
+    /// Takes back an allocated page that could not get a frame. It will be the next page to be
+    /// allocated, unless [`FileSegments::take_returned`] removes it for a checkpoint.
     pub(super) fn give_up(&mut self, page: u64) {
         assert!(page < self.high_water, "the page was taken");
         self.returned.push(page);

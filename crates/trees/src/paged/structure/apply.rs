@@ -406,9 +406,9 @@ impl contract::MemtableIncorporation for PagedIncorporation {
     }
 }
 
-/// Estimates how many pages the layers' messages may need, and how many page images the pages that
-/// they may overwrite. The estimate assumes that nodes are a quarter full, that each long value
-/// needs separate pages, and that further nodes are needed above the leaves.
+/// Estimates how many pages the layers' messages may need, and how many page images must be kept
+/// for the pages that they may overwrite. The estimate assumes that nodes are a quarter full, that
+/// each long value needs separate pages, and that further nodes are needed above the leaves.
 fn pages_for(layers: &[Arc<MemoryLayer>], content: usize, slot: usize, inline: usize) -> (u64, u64) {
     let (mut pages, mut messages) = (2 * SPARE, 0);
     for entry in layers.iter().flat_map(|layer| layer.messages.values()) {

@@ -1,7 +1,7 @@
 //! Decides when to remove expired values from the pages. They are removed once there are as many of
 //! them as pages, so that a rewrite of all pages costs at most one page per expired value.
 //!
-//! Each written value is counted in the interval in which it expires. Values that were written
+//! Each written value is counted under the interval of its expiry time. Values that were written
 //! before the store was opened are not counted in this way; instead, scans count the expired values
 //! that they skip.
 

@@ -255,8 +255,8 @@ pub(super) struct SharedPage {
 }
 
 impl SharedPage {
-    /// Returns the largest number of slots for which a slot can still hold messages of `len` bytes.
-    /// Returns `None` if the messages are too long for any slot.
+    /// Returns the largest number of slots that a page can be divided into so that each slot still
+    /// holds messages of `len` bytes. Returns `None` if the messages are too long for any slot.
     pub(super) fn division(content_bytes: usize, len: usize) -> Option<u16> {
         let fits = |slots: &u16| slot_bytes(content_bytes, *slots) >= len;
         DIVISIONS.into_iter().chain([FEWEST]).find(fits)

@@ -82,7 +82,7 @@ const LEAST_VALUE: usize = 24;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TreeKind {
-    /// A Bε-tree, in which messages are buffered in inner nodes.
+    /// A Bε-tree, which buffers messages in inner nodes.
     #[default]
     Beps,
     Bplus,

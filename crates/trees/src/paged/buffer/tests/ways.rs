@@ -16,7 +16,7 @@ fn with(directory: &dyn Directory, frames: usize, pins: PinPolicy, shards: usize
 fn references_of_a_node_remember_each_for_itself_until_it_leaves_its_frame() {
     let pool = with(&MemoryDirectory::new(), 16, PinPolicy::Swizzled, 1);
     fill(&pool, 64);
-    // Hints may use an eighth of the frames, which is enough for only two nodes.
+    // One node per eight frames can have hints, which allows only two nodes here.
     let [one, two, three] = [1, 2, 3].map(|page| pool.pin_shared(page).unwrap());
     for place in 0..16 {
         pool.way(&one, place).unwrap().set(place);
