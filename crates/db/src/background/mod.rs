@@ -1,6 +1,6 @@
 //! The background threads of an open store.
 //!
-//! *Scope*: which background threads a store has, and when each of these threads works or waits.
+//! *Scope*: the background threads of a store, and when each of them works or waits.
 //!
 //! *Must not depend on*: what a step of the engine does.
 //!

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The threads that wait for reads from the devices of a store. There is one thread for each part
-/// of the device.
+/// The threads that wait for reads from the store's devices, one thread for each part of the
+/// device.
 #[derive(Debug, Default)]
 pub(crate) struct Reactor {
     state: Mutex<ReactorState>,
@@ -34,8 +34,8 @@ struct ReactorQueue {
 }
 
 impl Reactor {
-    /// Passes these reads to the thread of their device part, which waits until they complete. If
-    /// no thread can be started, the calling thread waits instead.
+    /// Hands `watched` to the thread of its device part, which waits until its reads complete. If
+    /// that thread cannot be started, the calling thread waits instead.
     pub(crate) fn watch(&self, watched: WatchedRead) {
         match self.lane(watched.device_part()) {
             Some(lane) => lane.push(watched),
@@ -119,8 +119,8 @@ impl ReactorLane {
                 }
                 under_way.append(&mut queue.arrivals);
             }
-            // Wait for the oldest read only. Later reads are served by the same part of the device,
-            // and may complete in the meantime.
+            // Wait only for the oldest read. The later reads are served by the same part of the
+            // device and may complete in the meantime.
             under_way[0].wait_some();
             under_way.retain(|watched| !watched.settle());
         }

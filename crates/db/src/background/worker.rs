@@ -2,13 +2,12 @@
 //! run compactions. One thread prepares log space and memory for writers. One thread, the keeper,
 //! syncs the log and manages space.
 //!
-//! At most `workers` threads are CPU-bound. For this reason, one of the compaction threads pauses
-//! while a memtable is being flushed, unless compactions are so far behind that writers would be
-//! throttled. The other threads mostly wait for the device, and no thread waits for them. All
-//! background threads run at a lower priority than the threads of the application: otherwise an
-//! application thread could wait for an entire time slice of the scheduler. If the background
-//! threads fall behind because of their lower priority, writers are throttled
-//! (`engine/throttle.rs`).
+//! At most `workers` threads are CPU-bound, so one of the compaction threads pauses while a
+//! memtable is being flushed, unless compactions are so far behind that writers would be throttled.
+//! The other threads mostly wait for the device, and no thread waits for them. All background
+//! threads run at a lower priority than the application's threads, which could otherwise wait for
+//! an entire scheduler time slice. If the background threads fall behind because of their lower
+//! priority, writers are throttled (`engine/throttle.rs`).
 
 use crate::engine::{Engine, SliceOutcome, WorkerDuty};
 use crate::error::Error;
@@ -23,15 +22,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Maximum time for which an idle worker sleeps. A limit is needed because some work becomes due
-/// without a notification.
+/// Maximum time that an idle worker sleeps. A limit is needed because some work becomes due without
+/// a notification.
 const REST: Duration = Duration::from_millis(20);
 
-/// Time for which the preparing thread sleeps while writers are active. In this time writers write
-/// a few hundred KiB.
+/// Time that the preparing thread sleeps while writers are active. Writers produce a few hundred
+/// KiB in this time.
 const SOON: Duration = Duration::from_millis(4);
 
-/// Time for which a thread sleeps after an error before it tries again.
+/// Time that a thread sleeps after an error before it retries.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// Maximum time between two rounds of the keeper. A shorter sync interval shortens the rounds.
@@ -44,25 +43,25 @@ const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
 /// needs little maintenance.
 const CACHED_MAINTENANCE_PER_ROUND: u64 = 64 * MIB;
 
-/// Maximum time for which deletes stay in a memtable that is not full. Deletes free space only
-/// after they are flushed.
+/// Maximum time that deletes stay in a memtable that is not full. Deletes free space only once they
+/// are flushed.
 const MOST_DELETES_WAIT: Duration = Duration::from_secs(5);
 
-/// `MOST_LOG_WAITS` is the maximum time for which log records that are already in the tree wait for
-/// a checkpoint. `MOST_IDLE_ROUNDS` is the maximum number of keeper rounds for which the memory of
-/// a flushed memtable is kept for reuse. Both limits apply under a low write load: the log and the
-/// idle memtables use memory that could cache pages and records.
+/// `MOST_LOG_WAITS` is the maximum time that log records already in the tree wait for a checkpoint.
+/// `MOST_IDLE_ROUNDS` is the maximum number of keeper rounds for which a flushed memtable's memory
+/// is kept for reuse. Both limits matter under a low write load, when the log and idle memtables
+/// occupy memory that could cache pages and records.
 const MOST_LOG_WAITS: Duration = Duration::from_secs(2);
 const MOST_IDLE_ROUNDS: u64 = 20;
 
 /// Time between two adjustments of the sizes of the page cache and the record cache.
 const BALANCE: Duration = Duration::from_secs(1);
 
-/// The highest visible sequence number at several recent points in time, oldest first.
+/// Recent values of the visible sequence number, oldest first.
 #[derive(Debug, Default)]
 struct VisibilityHistory {
     moments: VecDeque<(Instant, SequenceNumber)>,
-    /// Sequence number of the newest entry that was removed from `moments`.
+    /// Sequence number of the newest entry removed from `moments`.
     behind: SequenceNumber,
 }
 
@@ -85,7 +84,7 @@ impl VisibilityHistory {
     }
 }
 
-/// State that the keeper thread retains between its rounds.
+/// State that the keeper thread carries from one round to the next.
 struct HousekeepingState {
     seen: VisibilityHistory,
     /// Time of the last adjustment of the cache sizes.
@@ -120,8 +119,8 @@ struct WorkerShared {
 }
 
 impl BackgroundWorkers {
-    /// Starts `workers` worker threads and the service threads. If `workers` is zero, no thread is
-    /// started.
+    /// Starts `workers` worker threads and the service threads. Starts no thread if `workers` is
+    /// zero.
     pub(crate) fn start(
         engine: &Arc<Engine>,
         workers: usize,
@@ -140,7 +139,7 @@ impl BackgroundWorkers {
             bucket: Mutex::default(),
             started: Instant::now(),
         });
-        // Set the reserve before the log can use the available space.
+        // Set the reserve before the log can use the free space.
         engine.fit_reserve();
         let mut threads = Vec::new();
         let mut spawn = |name: String, run: fn(&WorkerShared)| {
@@ -151,7 +150,7 @@ impl BackgroundWorkers {
             });
             match thread {
                 Ok(thread) => threads.push(thread),
-                // Not fatal: writers perform the work of a thread that could not be started.
+                // Not fatal: writers take over the work of a thread that could not be started.
                 Err(error) => tracing::warn!(%error, "a background thread could not be started"),
             }
         };
@@ -177,8 +176,7 @@ impl BackgroundWorkers {
         }
     }
 
-    /// Returns the first background error that has occurred since the previous call, if there was
-    /// one.
+    /// Returns the first background error since the previous call, if there was one.
     pub(crate) fn failure(&self) -> Result<(), Error> {
         if !self.shared.has_failed.load(Ordering::Relaxed) {
             return Ok(());
@@ -212,8 +210,8 @@ impl WorkerShared {
         }
     }
 
-    /// Prepares log space and memory before writers need them. While writers are active, it checks
-    /// for work more often.
+    /// Prepares log space and memory before writers need them. Checks for work more often while
+    /// writers are active.
     fn prepare(&self) {
         let mut is_written = false;
         while !self.is_stopped() {
@@ -228,8 +226,8 @@ impl WorkerShared {
         }
     }
 
-    /// Runs compactions on the thread that pauses during flushes: while no memtable is being
-    /// flushed, or if compactions are urgent.
+    /// Runs compactions on the thread that pauses during flushes. The thread works while no
+    /// memtable is being flushed, or if compactions are urgent.
     fn compact_in_between(&self) {
         while !self.is_stopped() {
             let calls = self.engine.calls();
@@ -255,7 +253,7 @@ impl WorkerShared {
         }
     }
 
-    /// Checks whether compactions have used up the bytes that the configured limits allow. If so,
+    /// Checks whether compactions have used up the bytes allowed by the configured limits. If so,
     /// it pauses and returns true.
     fn is_capped(&self) -> bool {
         let (engine, now) = (&self.engine, self.started.elapsed());
@@ -277,7 +275,7 @@ impl WorkerShared {
         }
     }
 
-    /// Pauses if the last slice has exceeded the configured share of processor time.
+    /// Pauses if the last slice exceeded the configured share of processor time.
     fn rest_after(&self, began: Instant) {
         if let Some(rest) = limits::rest_after(&self.caps, began.elapsed()) {
             if self.engine.must_lift_limits() {
@@ -294,9 +292,9 @@ impl WorkerShared {
         self.pause(rest);
     }
 
-    /// Pauses after a failed background task. Two kinds of errors are not reported, because the
-    /// store survives them: a full disk, and the failure of a tier other than the first. Any other
-    /// error is reported to the next writer.
+    /// Pauses after a failed background task. The store survives a full disk and the failure of a
+    /// tier other than the first, so these errors are not reported. Any other error is reported to
+    /// the next writer.
     fn failed(&self, error: &Error) {
         if !error.is_full() && error.failing_tier().is_none() {
             tracing::error!(%error, "background work failed");
@@ -349,8 +347,8 @@ impl WorkerShared {
         }
         keeping.seen.note(Instant::now(), self.engine.visible());
         // Sync only commits that have reached a certain age. Under a high write load, a checkpoint
-        // makes commits durable before they reach this age, so that their log records need not be
-        // written to the device as well.
+        // makes younger commits durable, so their log records never have to be written to the
+        // device.
         let due = keeping.seen.until(self.sync_interval.saturating_sub(round));
         if due > self.engine.synced()
             && let Err(error) = self.engine.sync()

@@ -16,7 +16,7 @@ impl Engine {
     pub(crate) fn choices(&self) -> Vec<SettingChoice> {
         let mut all = self.chosen.clone();
         if self.memory_budget() > 0 {
-            // Compute this once: it depends on nothing that changes while the store is open.
+            // Computed once, because it depends on nothing that changes while the store is open.
             all.extend(
                 self.chosen_structure
                     .get_or_init(|| structure(&self.plan))

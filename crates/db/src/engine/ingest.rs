@@ -17,9 +17,9 @@
 //!   visible     and with it the commits above M, which waited since it was numbered
 //! ```
 //!
-//! The records of an ingest are not in the log. Therefore commits after an ingest are acknowledged
-//! only once a checkpoint contains the ingest (up to sequence number M). Otherwise a crash would
-//! leave a gap in the sequence of commits.
+//! The records of an ingest are not in the log, so commits after an ingest are acknowledged only
+//! once a checkpoint contains the ingest (up to sequence number M). Otherwise a crash would leave a
+//! gap in the sequence of commits.
 
 use super::commit::{ConditionVerdict, LOG_TURNS, is_log_full};
 use super::counters::EngineCounter;
@@ -39,23 +39,23 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Maximum number of retries of a checkpoint that fails because the disk is full. The store waits
-/// for one poll interval before each retry.
+/// Maximum number of times that a checkpoint is retried if the disk is full. The store waits for
+/// one poll interval before each retry.
 const TRIES: u32 = 500;
 
-/// Number of space units that a checkpoint needs if it makes few layers durable. Units that it
-/// needs for each structure are not included.
+/// Number of space units that a checkpoint needs if it makes few layers durable, not counting the
+/// units that it needs for each structure.
 const CHECKPOINT_UNITS: u64 = 4;
 
-/// Number of space units that a checkpoint needs for each structure: for its root, and for the
+/// Number of space units that a checkpoint needs for each structure, which hold its root and the
 /// nodes that the root refers to.
 const STRUCTURE_UNITS: u64 = 2;
 
-/// Approximate number of layers for which a checkpoint needs one more space unit. Space is needed
-/// because some nodes of the trunk refer to each layer.
+/// Approximate number of layers for which a checkpoint needs one more space unit, because nodes of
+/// the trunk refer to each layer.
 const LAYERS_PER_UNIT: u64 = 64;
 
-/// Reserved space, which is released when this is dropped.
+/// Reserved space. Dropping the reservation releases it.
 struct SpaceReservation<'e> {
     store: &'e Store,
     extents: Vec<Extent>,
@@ -69,7 +69,7 @@ impl Drop for SpaceReservation<'_> {
     }
 }
 
-/// The ingests of a store that have not been attached or ended.
+/// The running ingests of a store, which have been neither attached nor ended.
 #[derive(Debug, Default)]
 pub(crate) struct IngestRegistry {
     under_way: Mutex<Vec<Weak<RunningIngest>>>,
@@ -80,7 +80,8 @@ pub(crate) struct IngestRegistry {
     pub(crate) attaching: RwLock<()>,
 }
 
-/// An ingest that has not been attached. Its runs are dropped when its owner or the store ends it.
+/// An ingest that has not been attached. Its runs are dropped when its owner or the store ends the
+/// ingest.
 #[derive(Debug)]
 pub(crate) struct RunningIngest {
     runs: RwLock<Option<Box<dyn BulkIngest>>>,
@@ -127,16 +128,16 @@ enum AttachAttempt {
 /// before they were validated. After that, other commits wait for the validation.
 const MOST_GAPS: u32 = 3;
 
-/// Ingests that are to be attached to the store together, as one commit.
+/// Ingests to attach to the store as one commit.
 pub(crate) struct IngestAttachment<'a> {
-    /// The ingests, one for each structure that is written to.
+    /// The ingests, one for each structure written to.
     pub(crate) ingests: &'a [&'a RunningIngest],
-    /// The first and the last written key of each keyspace, as dictionary keys.
+    /// The first and last key written in each keyspace, as dictionary keys.
     pub(crate) stretches: &'a [(TreeKey, TreeKey)],
     pub(crate) owners: CommitKeyspaces<'a>,
-    /// Whether a transaction already holds locks on the written keys.
+    /// Whether a transaction already holds the locks of the written keys.
     pub(crate) is_locked: bool,
-    /// The condition under which the ingests are attached, or `None` if there is no condition.
+    /// The condition for attaching the ingests, or `None` if they are attached unconditionally.
     pub(crate) terms: Option<&'a dyn AttachPreconditions>,
 }
 
@@ -160,7 +161,7 @@ pub(crate) trait AttachPreconditions {
 }
 
 impl IngestRegistry {
-    /// Returns the memory used by all running ingests, in bytes.
+    /// Returns the memory of all running ingests, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let under_way = self.under_way.lock();
         let alive = under_way.iter().filter_map(Weak::upgrade);
@@ -210,7 +211,7 @@ impl RunningIngest {
     }
 
     /// Calls `write`, which adds layers to the ingest. If `write` fails, the layers that it added
-    /// are removed again.
+    /// are removed.
     pub(crate) fn add_layers(
         &self,
         write: impl FnOnce(&mut dyn BulkIngest) -> alluvium_storage::Result<()>,
@@ -333,7 +334,7 @@ impl RunningIngest {
 }
 
 impl Engine {
-    /// Begins an ingest into the dictionary with this structure.
+    /// Begins an ingest into the dictionary of this structure.
     pub(crate) fn begin_ingest(&self, structure: StructureKind) -> Result<Arc<RunningIngest>> {
         self.health()?;
         let under_way = Arc::new(RunningIngest {
@@ -349,15 +350,15 @@ impl Engine {
         all.retain(|one| one.strong_count() > 0);
         all.push(Arc::downgrade(&under_way));
         drop(all);
-        // Check again: a thread that closes the store first marks the store as closed, and then
-        // ends all ingests in the list. This ingest may have been added to the list too late.
+        // Check again. A thread that closes the store first marks it as closed, and then ends all
+        // ingests in the list. It may have missed this ingest, which was added only now.
         self.health()?;
         Ok(under_way)
     }
 
-    /// Attaches ingests to the store as one commit, and returns its last sequence number. The
-    /// commit first becomes durable and then visible. If the condition is false, it returns `None`
-    /// and changes nothing.
+    /// Attaches ingests to the store as one commit, and returns the commit's last sequence number.
+    /// The commit becomes durable before it becomes visible. If the condition is false, returns
+    /// `None` and changes nothing.
     pub(crate) fn attach(&self, attachment: &IngestAttachment<'_>) -> Result<Option<SequenceNumber>> {
         let mut locks = None;
         loop {
@@ -376,7 +377,7 @@ impl Engine {
 
     fn attach_in_turn(&self, attachment: &IngestAttachment<'_>, has_locks: bool) -> Result<AttachAttempt> {
         self.health()?;
-        // Each layer needs a sequence number, and each write in the log record needs one, too.
+        // Each layer needs a sequence number, and so does each write in the log record.
         let mut count = attachment.stretches.len() as u64;
         for ingest in attachment.ingests {
             ingest.freeze();
@@ -391,7 +392,7 @@ impl Engine {
             AttachmentPlacement::NeedsLocks => return Ok(AttachAttempt::NeedsLocks),
             AttachmentPlacement::ConditionFailed => return Ok(AttachAttempt::ConditionFailed),
         };
-        // This cannot fail: no ingest can be ended while ingests are attached.
+        // This cannot fail, because no ingest can be ended while ingests are attached.
         let taken = attachment.ingests.iter().filter_map(|ingest| ingest.take());
         let runs: Vec<Box<dyn BulkIngest>> = taken.collect();
         assert_eq!(runs.len(), attachment.ingests.len(), "ingests end alone");
@@ -424,9 +425,8 @@ impl Engine {
     }
 
     /// Assigns `count` sequence numbers that belong to a separate, empty memtable, and logs them.
-    /// Returns `None` if the condition is false. Before this, a checkpoint is made, so that it
-    /// contains all earlier writes. If other writers have filled the log since, it makes another
-    /// checkpoint.
+    /// Returns `None` if the condition is false. Makes a checkpoint first, so that all earlier
+    /// writes are in it, and makes another one if other writers have filled the log since.
     ///
     /// Other commits continue until the end, when few commits remain to be validated and flushed.
     fn place_attachment(
@@ -450,7 +450,7 @@ impl Engine {
                 return Ok(AttachmentPlacement::NeedsLocks);
             }
             let place = {
-                // If the keyspace is dropped after this, the drop waits for this guard and then
+                // If the keyspace is dropped from now on, the drop waits for this guard and then
                 // deletes the attached data.
                 let _writing = self.writers.pin();
                 self.catalog.alive(attachment.owners)?;
@@ -502,10 +502,10 @@ impl Engine {
         }
     }
 
-    /// Reserves space for the checkpoint that will make an attachment of `count` layers durable. It
-    /// must be reserved in advance because an attachment cannot be undone if the disk is full. If
-    /// space is missing, this first frees dead space, and then waits for data to be moved to
-    /// another tier.
+    /// Reserves space for the checkpoint that will make an attachment of `count` layers durable.
+    /// The space must be reserved in advance, because an attachment cannot be undone when the disk
+    /// turns out to be full. If space is short, first frees dead space, and then waits until data
+    /// is moved to another tier.
     fn hold_space(&self, count: u64, structures: usize) -> Result<SpaceReservation<'_>> {
         let mut turns = 0;
         loop {
@@ -540,8 +540,8 @@ impl Engine {
         last: SequenceNumber,
         stretches: &[(TreeKey, TreeKey)],
     ) -> Result<()> {
-        // It is not enough to compare the sequence number up to which the tree contains all
-        // commits: the previous memtable may be empty but not yet removed from the queue.
+        // Comparing the sequence number up to which the tree contains all commits is not enough,
+        // because the previous memtable may be empty but not yet removed from the queue.
         while !self.queue.is_oldest(&place.slot) {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == SliceOutcome::Nothing {
@@ -576,7 +576,7 @@ impl Engine {
             }
             other => self.store.poison_on_error(other)?,
         }
-        // Void the sequence numbers of layers for which the log record has no write.
+        // Void the sequence numbers of layers without a write in the log record.
         if all > named {
             self.void_sequences(first + u64::from(named), all - named)?;
         }
@@ -596,14 +596,15 @@ impl Engine {
                     self.throttle.wait_for_progress();
                 }
                 Err(error) => {
-                    // Commits that wait for visibility fail, because the store rejects all changes
-                    // from now on. Only reopening the store shows whether it contains the ingest.
+                    // The store rejects all changes from now on, so commits that wait for
+                    // visibility fail. Only reopening the store shows whether it contains the
+                    // ingest.
                     let cause = error.to_string();
                     let poisoned = alluvium_storage::Error::Poisoned { cause };
                     let refused = self.store.poison_on_error::<()>(Err(poisoned));
                     self.visible.stop();
                     // Even a full disk does not prove that the ingest was lost, because a
-                    // superblock that contains it may have been written.
+                    // superblock containing it may already have been written.
                     return Ok(refused?);
                 }
             }

@@ -1,10 +1,10 @@
-//! Latencies of operations. A sample of all operations is timed and recorded in histograms, which
-//! are always enabled.
+//! Operation latencies. Histograms, which are always enabled, record a timed sample of all
+//! operations.
 //!
 //! About one operation in 64 is timed. The intervals between timed operations are random, so that
-//! they cannot correlate with a periodic pattern of the application. There are a few histograms for
-//! each kind of operation, and each thread records in one of them; statistics report the sum. A
-//! histogram is allocated when it records its first operation. It occupies about 16 KiB.
+//! they cannot correlate with a periodic pattern of the application. Each kind of operation has a
+//! few histograms; each thread records in one of them, and statistics report their sum. A histogram
+//! occupies about 16 KiB, allocated when it records its first operation.
 
 use super::distribution::{LatencyDistribution, LatencyDistributions};
 use super::thread_number;
@@ -15,13 +15,13 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Instant;
 
-/// Average number of operations from one timed operation to the next.
+/// Mean number of operations between two timed operations.
 const SAMPLED: u32 = 64;
 
 /// Number of histograms for each kind of operation.
 const SHARDS: usize = 4;
 
-/// Longest latency that a histogram can distinguish from longer ones, in nanoseconds.
+/// Longest distinguishable latency, in nanoseconds. Longer latencies are recorded as this value.
 const LONGEST_NS: u64 = 1_000_000_000_000;
 
 /// Number of significant decimal digits of a recorded latency.
@@ -32,8 +32,8 @@ const DIGITS: u8 = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LatencySummary {
-    /// Number of timed operations. This is a sample, except for durable commits, which are all
-    /// timed.
+    /// Number of timed operations. Only a sample of the operations is timed, except that every
+    /// durable commit is.
     pub timed: u64,
     /// Mean latency. Zero if no operation was timed.
     pub mean_ns: f64,
@@ -71,7 +71,7 @@ pub(crate) struct LatencyRecorder {
     shards: [LatencyShard; SHARDS],
 }
 
-/// The histograms of one store, for each kind of operation.
+/// The histograms of one store for each kind of operation.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyRecorders {
     pub(crate) get: LatencyRecorder,
@@ -85,12 +85,12 @@ pub(crate) struct LatencyRecorders {
 pub(crate) struct LatencyTimer(Option<Instant>);
 
 impl LatencyTimer {
-    /// Starts timing an operation in about one of 64 calls. Otherwise returns a timer that records
+    /// Starts timing about one operation in 64. For the others, returns a timer that records
     /// nothing.
     #[inline]
     pub(crate) fn sampled() -> LatencyTimer {
         thread_local! {
-            /// Number of operations until this thread times one, including that operation.
+            /// Number of operations until this thread times the next one, counting that operation.
             static LEFT: Cell<u32> = const { Cell::new(1) };
         }
         let left = LEFT.get() - 1;
@@ -107,7 +107,7 @@ impl LatencyTimer {
         LatencyTimer(Some(Instant::now()))
     }
 
-    /// Ends the operation and, if it was timed, adds its latency to `recorder`.
+    /// Ends the operation and adds its latency to `recorder` if the operation was timed.
     #[inline]
     pub(crate) fn over(self, recorder: &LatencyRecorder) {
         if let Some(began) = self.0 {

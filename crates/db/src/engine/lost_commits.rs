@@ -5,19 +5,19 @@ use std::fmt;
 
 /// Describes commits that had been written to the log but were missing when the store was opened.
 ///
-/// After a power failure this is normal for commits that were not durable; at most the commits of
-/// about the last second are affected. In any other case it indicates damage: for example, the
-/// store was copied after its process had crashed, or a log file was removed.
+/// After a power failure, it is normal to lose commits that were not durable, at most those of
+/// about the last second. Otherwise, missing commits indicate damage: for example, the store was
+/// copied after its process had crashed, or a log file was removed.
 /// [`Db::lost_commits`](crate::Db::lost_commits) returns this description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostCommits {
     /// Sequence number of the last commit that the store contains.
     pub last: u64,
-    /// Highest sequence number that is known to have been written. `None` if a log file is missing,
-    /// so that its contents are unknown.
+    /// Highest sequence number known to have been written. `None` if a log file is missing, because
+    /// its contents are then unknown.
     pub written: Option<u64>,
-    /// Most likely position of the first missing commit, and a description of what was found there.
+    /// Most likely position of the first missing commit, and what was found there.
     pub place: String,
 }
 

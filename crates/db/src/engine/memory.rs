@@ -1,10 +1,10 @@
-//! The memory budget: a single limit for the entire store, and how it is divided among the
-//! consumers of memory.
+//! The memory budget: a single limit for the entire store, and how it is divided among memory
+//! consumers.
 //!
-//! Memtables and the log fill fast. Therefore they keep the memory that they needed within the last
-//! few seconds, and some headroom. Without writes, their memory is given to the page cache and the
-//! record cache. The memory of the tree grows with the data. If it exceeds a sixteenth of the
-//! budget, the page cache shrinks.
+//! Memtables and the log fill fast, so they keep the memory that they needed within the last few
+//! seconds, plus some headroom. Without writes, their memory goes to the page cache and the record
+//! cache. The tree's memory grows with the data. If it exceeds a sixteenth of the budget, the page
+//! cache shrinks.
 
 use super::Engine;
 use super::balance::BalanceState;
@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Memory use of a store in bytes, for each consumer of memory.
+/// Memory use of a store in bytes, by consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
     /// Limit of the total memory use.
     pub budget: u64,
-    /// Memtables, which contain data that is not yet flushed to the tree.
+    /// Memtables, whose data is not flushed to the tree yet.
     pub memtables: u64,
     /// Pages of the log that may be resident in memory.
     pub log: u64,
@@ -38,7 +38,7 @@ pub struct MemoryUse {
     /// Memory of the tree: its trunk, open runs and maplets, memory held by iterators, and running
     /// ingests.
     pub tree: u64,
-    /// Tables of the allocated space, and the structure that tracks which commits are visible.
+    /// Tables of allocated space, and the structure that tracks which commits are visible.
     pub tables: u64,
     /// Buffered writes and tracked reads of open transactions.
     pub transactions: u64,
@@ -47,7 +47,7 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// Returns the sum of the memory of all consumers.
+    /// Returns the total memory of all consumers.
     #[must_use]
     pub fn total(&self) -> u64 {
         let own = self.memtables + self.log + self.pages + self.records + self.tree + self.tables;
@@ -58,28 +58,27 @@ impl MemoryUse {
 /// The tree may use 1/`TREE_SHARE` of the memory budget. If it uses more, the page cache shrinks
 /// accordingly.
 const TREE_SHARE: u64 = 16;
-/// Minimum change of the page cache's budget that is applied: 1/`WORTH` of the memory budget.
-/// Smaller changes are ignored.
+/// Changes of the page cache's budget by less than 1/`WORTH` of the memory budget are ignored.
 const WORTH: u64 = 64;
 
-/// All iterators together may retain at most 1/`SCANS_SHARE` of the memory budget between calls.
+/// Between calls, all iterators together may retain at most 1/`SCANS_SHARE` of the memory budget.
 const SCANS_SHARE: u64 = 16;
 
-/// Memory that is reserved for memtables and the log.
+/// Memory reserved for memtables and the log.
 #[derive(Debug, Default)]
 pub(crate) struct WriteMemoryReservation {
     bytes: u64,
-    /// Last time at which the entire reservation was needed.
+    /// The last time that the entire reservation was needed.
     needed: Option<Instant>,
 }
 
-/// Time for which a reservation is kept after it was last needed. Without this delay, a program
-/// that writes in bursts, or that fills a memtable within seconds, would evict cached pages during
-/// each burst and read them again afterwards. The operating system would also have to provide the
-/// memory again each time.
+/// Time that a reservation is kept after it was last needed. Without this delay, a program that
+/// writes in bursts, or that fills a memtable within seconds, would evict cached pages during each
+/// burst and read them again afterwards. The operating system would also have to provide the memory
+/// again each time.
 const HOLD: Duration = Duration::from_secs(10);
-/// Headroom of the reservation: 1/`AHEAD` of the maximum, added to the memory in use. It is for
-/// writes that arrive before the next adjustment.
+/// Headroom of the reservation for writes that arrive before the next adjustment: 1/`AHEAD` of the
+/// maximum is added to the memory in use.
 const AHEAD: u64 = 16;
 
 impl WriteMemoryReservation {
@@ -99,17 +98,17 @@ impl WriteMemoryReservation {
     }
 }
 
-/// Number of memtable bytes that a single batch may use in addition to half of the memory budget.
-/// Because of it, stores with little memory accept batches, too.
+/// Number of memtable bytes that a single batch may use in addition to half of the memory budget,
+/// so that even stores with little memory accept batches.
 const BATCH_AT_LEAST: u64 = 16 * MIB;
-/// Approximate number of bytes that each write needs in a memtable in addition to its data: the
-/// header of a record, and its share of a node.
+/// Approximate memtable bytes that each write needs in addition to its data, for the record header
+/// and a share of a node.
 const PER_WRITE: u64 = 64;
 
-/// Serialises commits that are large enough to need a memtable of their own, because of a long
-/// value or many writes. Only one large commit at a time may be between its admission and its
-/// memtable, and it waits there until the earlier memtables are flushed. Otherwise several large
-/// commits would be in memory at once.
+/// Serialises commits that need a memtable of their own because of a long value or many writes.
+/// Only one large commit at a time may be between its admission and its memtable, and it waits
+/// there until the earlier memtables are flushed. Otherwise several large commits would be in
+/// memory at once.
 #[derive(Debug, Default)]
 pub(crate) struct LargeCommitGate {
     turn: Mutex<()>,
@@ -119,8 +118,8 @@ pub(crate) struct LargeCommitGate {
     before: Mutex<Weak<Memtable>>,
 }
 
-/// Maximum number of poll intervals for which a large commit waits until the memtable of the
-/// previous large commit is freed. Readers may keep that memtable in memory for longer.
+/// Maximum number of poll intervals that a large commit waits until the previous large commit's
+/// memtable is freed. Readers may keep that memtable in memory for longer.
 const MOST_NAPS: u32 = 50;
 
 /// The store's memory budget, and the state from which its division is computed.
@@ -128,8 +127,7 @@ const MOST_NAPS: u32 = 50;
 pub(super) struct StoreMemoryBudget {
     /// Memory limit of the entire store, in bytes. Zero in simulations.
     total: AtomicU64,
-    /// Number of bytes that the application uses outside the store. They count towards the same
-    /// limit.
+    /// Bytes that the application uses outside the store. They count towards the same limit.
     beside: AtomicU64,
     claim: Mutex<WriteMemoryReservation>,
     long: LargeCommitGate,
@@ -151,16 +149,15 @@ impl StoreMemoryBudget {
     }
 }
 
-/// Permission for one large commit to proceed. It is released when dropped.
+/// Permission for one large commit to proceed. Dropping the permit releases it.
 pub(super) struct LargeCommitPermit<'e> {
     long: &'e LargeCommitGate,
     _turn: MutexGuard<'e, ()>,
 }
 
 impl LargeCommitPermit<'_> {
-    /// Waits until the memtable of the previous large commit is freed. After its last use, the
-    /// operating system needs a while to free it. The wait is limited to [`MOST_NAPS`] poll
-    /// intervals.
+    /// Waits until the memtable of the previous large commit is freed. The operating system needs a
+    /// while to free it after its last use. The wait is limited to [`MOST_NAPS`] poll intervals.
     pub(super) fn wait_for_memory(&self, engine: &Engine) {
         let mut naps = 0;
         while engine.plan.workers > 0 && naps < MOST_NAPS && self.long.before.lock().strong_count() > 0 {
@@ -169,7 +166,7 @@ impl LargeCommitPermit<'_> {
         }
     }
 
-    /// Notes the memtable of this large commit, so that the next large commit waits until it is
+    /// Remembers this large commit's memtable, so that the next large commit can wait until it is
     /// freed.
     pub(super) fn takes(&self, memtable: &Arc<Memtable>) {
         *self.long.before.lock() = Arc::downgrade(memtable);
@@ -190,8 +187,8 @@ impl Engine {
         let beside = u64::from(commit.count) * PER_WRITE;
         let budget = self.budget.total.load(Ordering::Relaxed);
         let most = (budget / 2 + BATCH_AT_LEAST).saturating_sub(beside);
-        // A batch of several writes can be split by the caller; a single value cannot, and is not
-        // limited here.
+        // The caller can split a batch of several writes. A single value cannot be split, so it is
+        // not limited here.
         if budget > 0 && commit.count > 1 && commit.len() > most {
             return Err(too_long(commit, most));
         }
@@ -234,8 +231,7 @@ impl Engine {
         (MOST_SEALED as u64 + 1) * scale.memtable + scale.log.limit_bytes
     }
 
-    /// Divides the memory that the other consumers do not use between the page cache and the record
-    /// cache.
+    /// Divides the memory not used by other consumers between the page cache and the record cache.
     pub(crate) fn fit_memory(&self) -> Result<()> {
         let budget = self.budget.total.load(Ordering::Relaxed);
         if budget == 0 {
@@ -246,11 +242,12 @@ impl Engine {
         let share = self.share_of_writes();
         let used = now.memtables + now.log;
         let writes = match self.plan.workers {
-            // Without worker threads, the division is not adjusted again, so reserve the maximum.
+            // Without worker threads, the memory is not divided again later, so reserve the
+            // maximum.
             0 => share,
             _ => (self.budget.claim.lock()).update(used, share, Instant::now()),
         };
-        // Memory of memtables of large commits, beyond the ordinary maximum.
+        // Memory that large commits' memtables use beyond the ordinary maximum.
         let beyond = (used + self.budget.long.arriving.load(Ordering::Relaxed)).saturating_sub(share);
         let writes = writes + beyond;
         let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
@@ -281,13 +278,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether the store itself decides how memory is divided between the page cache and
-    /// the record cache.
+    /// Returns whether the store itself decides how to divide memory between the page cache and the
+    /// record cache.
     pub(super) fn balances(&self) -> bool {
         *self.budget.share.lock() == RecordShare::Balanced
     }
 
-    /// Returns how the record cache's share is determined, and its current share of both caches.
+    /// Returns how the record cache's share of both caches is determined, and its current value.
     pub(crate) fn record_share(&self) -> (RecordShare, f64) {
         let memory = self.memory_use();
         let both = (memory.records + memory.pages).max(1);
@@ -320,7 +317,7 @@ impl Engine {
         self.fit_memory()
     }
 
-    /// Frees flushed memtables that have waited to be reused during more than `calls` calls of this
+    /// Frees flushed memtables that have been waiting for reuse for more than `calls` calls of this
     /// function.
     pub(crate) fn give_back_memtables(&self, calls: u64) {
         self.queue.free_retired(calls);
@@ -339,8 +336,8 @@ impl Engine {
         self.fit_memory()
     }
 
-    /// Sets the memory limit to `bytes`. Fails if memtables and log would not fit, because they
-    /// keep their sizes until the next opening.
+    /// Sets the memory limit to `bytes`. Fails if memtables and log would not fit, because their
+    /// sizes do not change until the store is opened again.
     pub(crate) fn set_memory(&self, bytes: u64) -> Result<()> {
         let writes = self.share_of_writes();
         let least = writes + writes / 4;

@@ -132,8 +132,8 @@ pub(crate) struct Engine {
     time: ReadingTime,
     queue: Arc<MemtableQueue>,
     visible: VisibleSequence,
-    /// Epochs that every commit pins while it is in progress, so that other threads can wait for
-    /// all running commits.
+    /// Pinned by every commit while it is in progress, so that other threads can wait for all
+    /// running commits.
     writers: Epochs,
     stripes: ConditionalLocks,
     snapshots: SnapshotRegistry,
@@ -148,21 +148,20 @@ pub(crate) struct Engine {
     pub(crate) workload_monitor: WorkloadMonitor,
     pub(crate) forecasts: ForecastHistory,
     pub(crate) trials: TrialHistory,
-    /// The settings that the store chose when it was opened, each with the reasons for the choice.
+    /// The settings that the store chose when it was opened, with the reasons for each choice.
     pub(crate) chosen: Vec<SettingChoice>,
     /// The structure that the store chose for keyspaces whose options do not name one. It is
-    /// computed when first requested, because the reasons for the choice require running the cost
-    /// models.
+    /// computed on first use, because explaining the choice requires running the cost models.
     pub(crate) chosen_structure: OnceLock<Option<SettingChoice>>,
     unlogged_voids: UnloggedVoids,
-    /// Mutex that serialises changes of the catalog of keyspaces.
+    /// Serialises changes to the keyspace catalog.
     pub(crate) schema: Mutex<()>,
     closed: AtomicBool,
-    /// Whether the store was opened read-only. A read-only store rejects all changes, and must not
+    /// Whether the store was opened read-only. A read-only store rejects all changes and must not
     /// modify its files.
     reads_only: bool,
-    /// Lock that threads hold in shared mode while they copy the store to another directory.
-    /// Closing the store acquires it exclusively, to wait for these copies.
+    /// Held in shared mode by threads that copy the store to another directory. Closing the store
+    /// acquires it exclusively to wait for these copies.
     pub(crate) copying: RwLock<()>,
 }
 
@@ -210,9 +209,9 @@ impl Engine {
         self.dictionaries.horizon().release_filters();
     }
 
-    /// Notes that the commit with sequence number `removed` has removed the named snapshot at
+    /// Records that the commit with sequence number `removed` removed the named snapshot at
     /// sequence number `at`. The versions visible to the snapshot must be kept until commit
-    /// `removed` is durable, because recovery after a crash may otherwise bring the snapshot back.
+    /// `removed` is durable, because crash recovery may otherwise bring the snapshot back.
     pub(crate) fn leave_snapshot(&self, at: SequenceNumber, removed: SequenceNumber) {
         self.snapshots.leave(at, removed);
     }
@@ -224,13 +223,13 @@ impl Engine {
         }
     }
 
-    /// Waits until every commit that is in progress at the time of this call has finished.
+    /// Waits until every commit that is in progress when this is called has finished.
     pub(crate) fn wait_for_writers(&self) {
         conditional_locks::wait_for_grace_period(&self.writers, || {});
     }
 
-    /// Creates a scan over the live keys of a structure that are in `range`, as of the pinned
-    /// sequence number `at`.
+    /// Creates a scan of the live keys of a structure in `range`, as of the pinned sequence number
+    /// `at`.
     pub(crate) fn scan(
         &self,
         structure: StructureKind,
@@ -241,8 +240,8 @@ impl Engine {
         self.scan_by_clock(structure, range, direction, at, self.now_ms())
     }
 
-    /// Like [`Engine::scan`], but decides which entries have expired by the time `now_ms`
-    /// (milliseconds since 1970) instead of the current time.
+    /// Like [`Engine::scan`], but uses `now_ms` (milliseconds since 1970) instead of the current
+    /// time to decide which entries have expired.
     pub(crate) fn scan_by_clock(
         &self,
         structure: StructureKind,
@@ -260,7 +259,7 @@ impl Engine {
         dictionary.scan(memtables, range, direction, at, now_ms)
     }
 
-    /// Returns whether flushes or compactions are pending that may cause writers to wait.
+    /// Returns whether flushes or compactions are pending that may make writers wait.
     pub(crate) fn is_busy(&self) -> bool {
         self.queue.sealed() > 0 || self.compactions() > 0
     }
@@ -287,8 +286,8 @@ impl Engine {
         self.records.stats()
     }
 
-    /// Checks whether the store's directory or one of its files was removed. If something was
-    /// removed, the store rejects all further changes.
+    /// Checks whether the store's directory or one of its files was removed. If so, the store
+    /// rejects all further changes.
     pub(crate) fn notice_removal(&self) {
         if !self.reads_only
             && self.store.health().is_ok()
@@ -298,7 +297,7 @@ impl Engine {
         }
     }
 
-    /// Makes every commit that has been acknowledged so far durable: it survives a power failure.
+    /// Makes every commit acknowledged so far durable, so that it survives a power failure.
     pub(crate) fn sync(&self) -> Result<()> {
         self.notice_removal();
         self.store.health()?;
@@ -307,14 +306,14 @@ impl Engine {
         Ok(self.store.poison_on_error(self.store.log().mark_synced())?)
     }
 
-    /// Returns the highest sequence number up to which all commits are durable (survive a power
-    /// failure).
+    /// Returns the sequence number up to which all commits are durable, so that they survive a
+    /// power failure.
     pub(crate) fn synced(&self) -> SequenceNumber {
         self.store.log().synced()
     }
 
-    /// Returns whether the calling thread is inside a read or a write of this store. This is the
-    /// case if the application calls the store from one of its own callbacks.
+    /// Returns whether the calling thread is inside a read or a write of this store, because the
+    /// application called the store from one of its own callbacks.
     pub(crate) fn is_inside_call(&self) -> bool {
         self.store.epochs().is_pinned_here() || self.writers.is_pinned_here()
     }
@@ -327,8 +326,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Fails if the store is closed, if it is read-only, or if it rejects changes after an earlier
-    /// error.
+    /// Fails if the store is closed or read-only, or if it rejects changes after an earlier error.
     pub(crate) fn health(&self) -> Result<()> {
         self.is_open()?;
         if self.reads_only {
@@ -337,8 +335,8 @@ impl Engine {
         Ok(self.store.health()?)
     }
 
-    /// Flushes all memtables, makes a checkpoint and closes the log. The next opening of the store
-    /// then has no log records to replay.
+    /// Flushes all memtables, makes a checkpoint and closes the log, so that the next opening has
+    /// no log records to replay.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -362,14 +360,14 @@ impl Engine {
         self.wait_for_writers();
         if !self.reads_only {
             match self.checkpoint_everything() {
-                // The disk is full, so the memtables cannot be flushed. Their commits remain in the
-                // log, which the next opening replays.
+                // The disk is full, so the memtables cannot be flushed. Their commits stay in the
+                // log, and the next opening replays them.
                 Err(error) if error.is_full() => {}
                 other => other?,
             }
         }
         self.drop_steps();
-        // Another process may open the store after it is closed. Wait for all running readers, and
+        // Another process may open the store once it is closed. Wait for all running readers, and
         // for asynchronous reads whose results have not been collected.
         conditional_locks::wait_for_grace_period(self.store.epochs(), || self.store.cache().finish_arrived());
         self.note_time();
@@ -379,8 +377,8 @@ impl Engine {
         Ok(self.store.close()?)
     }
 
-    /// Returns space that the last checkpoints freed to the file system, so that the files of a
-    /// small store are small after closing. The number of attempts is limited.
+    /// Returns space freed by the last checkpoints to the file system, so that the files of a small
+    /// store are small after closing. Makes a limited number of attempts.
     fn give_back_a_little(&self) -> Result<()> {
         // Each call advances the epoch. Freed space becomes reusable once no reader of an older
         // epoch remains.

@@ -1,5 +1,5 @@
-//! Inputs of the cost models: the workload of each keyspace, the contents of its files, and the
-//! measurements with which a prediction is compared.
+//! Inputs of the cost models: each keyspace's workload, the contents of its files, and the
+//! measurements to compare predictions with.
 
 use super::{Engine, EngineCounter};
 use crate::advise::forecast::measurement::{ForecastSample, processor_us};
@@ -20,21 +20,21 @@ use std::sync::Arc;
 /// Number of bytes that a log record needs in addition to its key and value.
 const LOG_BYTES: u64 = 24;
 
-/// Minimum amount of user writes for a measurement of write amplification, as a multiple of the
-/// memtable size. If less was written, most of the data is not in the tree yet.
+/// Write amplification is measured only once user writes exceed this multiple of the memtable size.
+/// Before that, most of the data has not reached the tree.
 const MEMTABLES: u64 = 4;
 
 impl Engine {
-    /// Returns the predicted and the measured costs of the store. Returns `None` if no request has
-    /// been made yet, or if there is no model for the structure.
+    /// Returns the store's predicted and measured costs. Returns `None` if no request has been made
+    /// yet, or if the structure has no model.
     pub(crate) fn forecast(&self) -> Result<Option<Forecast>> {
         self.is_open()?;
         self.note_hour();
         let Some((keyspace, question)) = self.question()? else {
             return Ok(None);
         };
-        // Take the measurements before running the model, because its processor time must not be
-        // attributed to the operations.
+        // Take the measurements first, because the model's processor time must not be attributed to
+        // the operations.
         let truth = self.truth(Some(&question));
         let Some(cost) = question.cost() else {
             return Ok(None);
@@ -54,9 +54,8 @@ impl Engine {
         }))
     }
 
-    /// Stores the model inputs and the counters at the end of each hour. Also stores the number of
-    /// written bytes each time it has doubled. If neither is due, a call costs only two
-    /// comparisons.
+    /// Stores the model inputs and the counters at the end of each hour, and the number of written
+    /// bytes each time it has doubled. A call costs only two comparisons if neither is due.
     pub(crate) fn note_hour(&self) {
         let now_ms = self.time.peek();
         if self.memory_budget() == 0 {
@@ -67,13 +66,13 @@ impl Engine {
         if !self.forecasts.is_due(now_ms) {
             return;
         }
-        // If this fails, there is no prediction for this hour.
+        // If this fails, the hour has no prediction.
         let question = self.question().ok().flatten().map(|(_, question)| question);
         let truth = self.truth(question.as_ref());
         self.forecasts.note(now_ms, truth, question);
     }
 
-    /// Returns the observed workload of each keyspace, including the number of its keys.
+    /// Returns the workload observed in each keyspace, including its number of keys.
     pub(crate) fn workload(&self) -> Vec<KeyspaceRequests> {
         let mut all = self.workload_monitor.seen(&self.catalog);
         let new_keys = self.new_keys();
@@ -81,15 +80,15 @@ impl Engine {
             let Some(definition) = self.catalog.get(&seen.keyspace) else {
                 continue;
             };
-            // If the keys cannot be counted because a node is damaged, report zero keys. Reads of
-            // the damaged node report the damage.
+            // If a damaged node prevents counting the keys, report zero. Reads of the damaged node
+            // report the damage.
             seen.keys = self.count(&definition).map_or(0, |(keys, _)| keys as u64);
             seen.new_keys = new_keys;
         }
         all
     }
 
-    /// Returns the approximate number of keys of a keyspace, and what its data files contain.
+    /// Returns a keyspace's approximate number of keys, and what its data files contain.
     fn count(&self, definition: &Arc<KeyspaceDefinition>) -> Result<(f64, RangeHoldings)> {
         let range = KeyRange::new(&definition.prefix, Some(&definition.end));
         let all = self.approximate_len(definition.structure, &range)? as f64;
@@ -111,7 +110,7 @@ impl Engine {
         let (live, records) = (different(&held, distinct), held.records as f64);
         let in_memory = (all - (records - held.tombstones as f64)).max(0.0);
         let deleted = (held.tombstones as f64).min(live);
-        // This assumes that the fraction of writes to new keys is the same in the memtables as in
+        // This assumes that new keys make up the same fraction of the writes in the memtables as of
         // all writes.
         let keys = match records > 0.0 {
             true => (live - deleted) + in_memory * is_new,
@@ -120,9 +119,8 @@ impl Engine {
         Ok((keys, held))
     }
 
-    /// Returns the number of distinct keys in the data files of a structure. If they cannot be
-    /// counted because a page is damaged, the number of records is returned instead. Reads of the
-    /// damaged page report the damage.
+    /// Returns the number of distinct keys in a structure's data files, or the number of records if
+    /// a damaged page prevents counting the keys. Reads of the damaged page report the damage.
     fn distinct_keys(&self, structure: Kind) -> DistinctKeys {
         let dictionary = self.dictionaries.of(structure);
         let count = || dictionary.distinct_keys().ok();
@@ -171,7 +169,7 @@ impl Engine {
         half.new_keys(now.writes, now.keys)
     }
 
-    /// Returns the keyspace with the most requests, and the inputs of the cost model for it.
+    /// Returns the keyspace with the most requests, and the cost model's inputs for it.
     pub(crate) fn question(&self) -> Result<Option<(String, ModelQuery)>> {
         let all = self.workload_monitor.seen(&self.catalog);
         let Some(seen) = all.iter().max_by_key(|seen| seen.total().total()) else {
@@ -195,7 +193,7 @@ impl Engine {
         seen.new_keys = self.new_keys();
         let rewrites = (self.visible() as f64 - keys).max(0.0) / keys.max(1.0);
         let workload = workload(&seen);
-        // Deleted keys occupy space and are rewritten together with the others for as long as their
+        // Deleted keys occupy space, and are rewritten along with the others, for as long as their
         // tombstones exist. Include them in the number of keys.
         let all = &workload.operations;
         let gone = (all.deletes / all.writes().max(1.0)).min(0.5);
@@ -204,8 +202,8 @@ impl Engine {
             rewrites,
             ..workload
         };
-        // An extent may contain data of several keyspaces, so the space of this keyspace can only
-        // be estimated.
+        // An extent may contain data of several keyspaces, so this keyspace's space can only be
+        // estimated.
         let everything = self.dictionaries.tree.holdings(&KeyRange::everything())?;
         let of = |held: &RangeHoldings| (held.leaf_bytes + held.guide_bytes) as f64;
         let extents = self.store.usage().0.total().live_extent_bytes as f64;
@@ -231,8 +229,8 @@ impl Engine {
         Ok(Some((seen.keyspace, question)))
     }
 
-    /// Returns the current values of the counters, and what the data files contain for the keyspace
-    /// of `question`.
+    /// Returns the counters' current values, and what the data files contain for the keyspace of
+    /// `question`.
     fn truth(&self, question: Option<&ModelQuery>) -> ForecastSample {
         let of = |tally| self.counters.of(tally);
         let writes = of(EngineCounter::Puts)

@@ -1,9 +1,9 @@
 //! The registry of open transactions: their age, the sequence number at which they read, and the
 //! resources that they use.
 //!
-//! A transaction considers an entry expired if the entry's expiry time had passed when the
-//! transaction began. Entries that expire later remain visible to it. Compactions therefore never
-//! drop an entry that an open transaction does not consider expired.
+//! A transaction considers an entry expired if its expiry time had passed when the transaction
+//! began. Entries that expire later remain visible to the transaction, so compactions never drop an
+//! entry that some open transaction does not consider expired.
 
 use super::Engine;
 use super::ingest::RunningIngest;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Minimum number of bytes of writes that a transaction buffers in memory before it spills them to
+/// Minimum number of bytes of writes that a transaction buffers in memory before spilling them to
 /// disk. Each spill creates a run, so spills must not be too small.
 const LEAST_SHARE: usize = 16 << 10;
 
 /// Approximate memory that a tracked read needs, in bytes.
 const PER_READ: usize = 96;
 
-/// The way in which a transaction has ended.
+/// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionEnd {
     Committed,
@@ -36,7 +36,7 @@ pub(crate) enum TransactionEnd {
     TooOld,
 }
 
-/// A transaction that was registered. It may have ended.
+/// A registered transaction, which may have ended.
 #[derive(Debug)]
 pub(crate) struct OpenTransaction {
     pub(crate) number: u64,
@@ -44,14 +44,13 @@ pub(crate) struct OpenTransaction {
     timeout: Option<Duration>,
     pub(crate) isolation: Isolation,
     pub(crate) concurrency: Concurrency,
-    /// The time that the transaction compares with expiry times, in milliseconds since 1970.
+    /// The time to which the transaction compares expiry times, in milliseconds since 1970.
     pub(crate) now_ms: u64,
     /// The pinned sequence number at which the transaction reads. `None` if the transaction locks
-    /// what it reads, and therefore reads the newest versions.
+    /// what it reads and therefore reads the newest versions.
     place: Option<SequenceNumber>,
-    /// The way in which the transaction has ended, or `None` while it is open. Each operation holds
-    /// this lock in shared mode, so that the transaction's sequence number stays pinned during the
-    /// operation.
+    /// How the transaction ended, or `None` while it is open. Each operation holds this lock in
+    /// shared mode, so that the transaction's sequence number stays pinned during the operation.
     ended: RwLock<Option<TransactionEnd>>,
     /// Number of keys and ranges that the transaction has read and tracks.
     pub(crate) reads: AtomicUsize,
@@ -84,7 +83,7 @@ impl OpenTransaction {
         }
     }
 
-    /// Registers runs to which the transaction spills writes. They are dropped when the transaction
+    /// Registers runs that the transaction spills writes to. They are dropped when the transaction
     /// ends.
     pub(crate) fn spill_to(&self, runs: &Arc<RunningIngest>) {
         self.spilled.lock().push(Arc::clone(runs));
@@ -104,8 +103,7 @@ impl OpenTransaction {
         self.timeout.is_some_and(|most| self.began.elapsed() >= most)
     }
 
-    /// Returns the time that is left until the transaction's timeout. Returns `None` if it has no
-    /// timeout.
+    /// Returns the time left until the transaction's timeout, or `None` if it has no timeout.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         self.timeout.map(|most| most.saturating_sub(self.began.elapsed()))
     }
@@ -117,7 +115,7 @@ impl OpenTransaction {
     }
 }
 
-/// The open transactions of a store, and counters of the transactions that have ended.
+/// A store's open transactions, and counters of the ended ones.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTransactions {
     list: Mutex<TransactionList>,
@@ -155,16 +153,16 @@ pub struct TransactionInfo {
     pub isolation: Isolation,
     /// Concurrency control of the transaction. It cannot change after the transaction has begun.
     pub concurrency: Concurrency,
-    /// The sequence number at which the transaction reads. The store keeps all versions that are
-    /// visible at this number. `None` if the transaction locks what it reads, and therefore reads
-    /// the newest versions.
+    /// The sequence number at which the transaction reads. The store keeps all versions visible at
+    /// this number. `None` if the transaction locks what it reads and therefore reads the newest
+    /// versions.
     pub sequence: Option<u64>,
     /// Number of keys and ranges that the transaction has read and tracks.
     pub reads: usize,
     /// Memory of the transaction's buffered writes, in bytes.
     pub write_bytes: usize,
-    /// Number of bytes of keys and values that were spilled to disk because the transaction
-    /// exceeded its share of memory.
+    /// Number of bytes of keys and values spilled to disk because the transaction exceeded its
+    /// share of memory.
     pub spilled_bytes: u64,
     /// Number of layers of spilled writes. Each lookup of the transaction searches them, from the
     /// newest to the oldest. The background merges them, so that their number grows with the
@@ -172,7 +170,7 @@ pub struct TransactionInfo {
     pub spilled_layers: u64,
     /// Number of locks that the transaction holds.
     pub locks: usize,
-    /// Numbers of the transactions that hold a lock for which this transaction waits.
+    /// Numbers of the transactions whose locks this transaction is waiting for.
     pub waits_for: Vec<u64>,
 }
 
@@ -214,7 +212,7 @@ impl TransactionInfo {
     }
 }
 
-/// Returns the approximate memory of `write_bytes` bytes of buffered writes and of `reads` tracked
+/// Returns the approximate memory of `write_bytes` bytes of buffered writes and `reads` tracked
 /// reads, in bytes.
 fn memory(write_bytes: usize, reads: usize) -> usize {
     write_bytes.saturating_add(reads.saturating_mul(PER_READ))
@@ -250,7 +248,7 @@ impl Engine {
             timeout: options.timeout,
             isolation: options.isolation,
             concurrency: options.concurrency,
-            // The clock may have run fast earlier. Entries that had expired by that clock may
+            // The clock may have been fast before. Entries that had expired by that clock may
             // already have been dropped, so the transaction must consider them expired.
             now_ms: self.now_ms().max(list.ticked_ms),
             place: (!reads_newest).then(|| self.open_snapshot()),
@@ -296,8 +294,8 @@ impl Engine {
         self.transactions.counter(how).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the transactions that have exceeded their timeout, and returns how many were ended. A
-    /// transaction with an operation in progress is not ended.
+    /// Ends the transactions that have exceeded their timeout, except those with an operation in
+    /// progress. Returns how many were ended.
     pub(crate) fn end_old_transactions(&self) -> usize {
         let list = self.transactions.list.lock();
         let old = list.open.values().filter(|open| open.is_too_old());
@@ -319,8 +317,8 @@ impl Engine {
         let mut list = self.transactions.list.lock();
         let now_ms = self.time.peek();
         if now_ms + MOST_BEHIND_MS < list.ticked_ms {
-            // The earlier clock was wrong. Entries that have expired only by that clock must be
-            // kept from now on.
+            // The earlier clock was wrong. From now on, keep entries that have expired only by that
+            // clock.
             list.ticked_ms = now_ms;
             self.dictionaries.horizon().set_time(now_ms);
         }

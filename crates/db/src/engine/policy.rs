@@ -1,16 +1,15 @@
-//! Priorities of background work, and the extent of write throttling. All functions are pure.
+//! Priorities of background work, and how strongly writers are throttled. All functions are pure.
 
 use alluvium_base::MIB;
 
-/// The state of the store from which the priorities are computed.
+/// The store's state, from which priorities are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SchedulingInput {
     /// Number of sealed memtables that can be flushed.
     pub(crate) sealed: usize,
     /// Whether a worker is flushing a memtable.
     pub(crate) incorporating: bool,
-    /// Number of bytes of the log that are newer than the last checkpoint, and the limit of the
-    /// log.
+    /// Log bytes newer than the last checkpoint, and the limit of the log.
     pub(crate) log_bytes: u64,
     pub(crate) log_limit: u64,
     /// Whether the tree contains commits that are newer than the last checkpoint.
@@ -19,8 +18,7 @@ pub(crate) struct SchedulingInput {
     pub(crate) wanted: bool,
     /// Whether a checkpoint is in progress.
     pub(crate) checkpointing: bool,
-    /// Number of bytes in use on disk, and number of bytes that will be freed by the next
-    /// checkpoint.
+    /// Bytes in use on disk, and bytes that the next checkpoint will free.
     pub(crate) live_bytes: u64,
     pub(crate) dying_bytes: u64,
 }
@@ -56,8 +54,7 @@ const CHECKPOINT_AT: u64 = 40;
 /// also more than [`LEAST_DYING`] bytes.
 /// Tuning: `16` since 2026-11-22.
 const DYING_PART: u64 = 16;
-/// Minimum number of bytes that must become free for a checkpoint to be due because of its freed
-/// space.
+/// Minimum number of bytes that a checkpoint must free to be due because of freed space.
 /// Tuning: `4 * MIB` since 2026-11-22.
 const LEAST_DYING: u64 = 4 * MIB;
 
@@ -69,15 +66,15 @@ pub(crate) const PARTS: u64 = 32;
 /// Tuning: `2` since 2026-11-22.
 pub(crate) const MOST_SEALED: usize = 2;
 
-/// Returns whether a checkpoint is due. Checkpoints are cheap, and only a checkpoint frees log
-/// space and the space of data that compactions have replaced.
+/// Returns whether a checkpoint is due. Checkpoints are cheap, and nothing else frees log space or
+/// the space of data that compactions have replaced.
 pub(crate) fn checkpoint_is_due(view: &SchedulingInput) -> bool {
     let log_is_long = view.log_bytes * 100 >= view.log_limit * CHECKPOINT_AT;
     let frees_space = view.dying_bytes > LEAST_DYING.max(view.live_bytes / DYING_PART);
     (view.uncovered && (log_is_long || view.wanted) || frees_space) && !view.checkpointing
 }
 
-/// Returns the most urgent task, for a thread that performs all kinds of background work.
+/// Returns the most urgent task for a thread that does all kinds of background work.
 pub(crate) fn next(view: &SchedulingInput) -> BackgroundTask {
     if checkpoint_is_due(view) {
         return BackgroundTask::Checkpoint;
@@ -88,7 +85,7 @@ pub(crate) fn next(view: &SchedulingInput) -> BackgroundTask {
     BackgroundTask::Compact
 }
 
-/// The amount of background work that is pending.
+/// The amount of pending background work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkBacklog {
     /// Number of sealed memtables that have not been flushed to the tree.
@@ -97,7 +94,7 @@ pub(crate) struct WorkBacklog {
     pub(crate) parts: u64,
     pub(crate) compactions: usize,
     /// Read amplification in percent of its limit. It cannot be derived from the number of due
-    /// compactions: while one compaction waits, its pivot may receive any number of runs.
+    /// compactions, because a pivot may receive any number of runs while its compaction waits.
     pub(crate) crowding: u64,
 }
 
@@ -105,31 +102,31 @@ pub(crate) struct WorkBacklog {
 /// help with compactions.
 /// Tuning: `24` since 2026-11-22.
 const EASY: usize = 24;
-/// For a store without background threads: the number of due compactions at which the help of
-/// writers with compactions reaches its maximum.
+/// For a store without background threads: the number of due compactions at which writers help the
+/// most.
 /// Tuning: `96` since 2026-11-22.
 const HARD: usize = 96;
 
-/// Read amplification, in percent of its limit, at which the throttling of writers starts.
+/// Read amplification, in percent of its limit, at which writers start to be throttled.
 /// Tuning: `100` since 2026-11-22.
 const EASY_CROWDING: u64 = 100;
-/// Read amplification, in percent of its limit, up to which the delay of writers grows
-/// quadratically.
+/// Read amplification, in percent of its limit, up to which the writers' delay grows quadratically.
 /// Tuning: `200` since 2026-11-22.
 const HARD_CROWDING: u64 = 200;
 
-/// Read amplification, in percent of its limit, at which the delay of writers reaches its maximum.
-/// From [`HARD_CROWDING`] to this value the delay grows linearly, up to five times the delay at
-/// [`HARD_CROWDING`].
+/// Read amplification, in percent of its limit, at which the writers' delay reaches its maximum.
+/// Between [`HARD_CROWDING`] and this value, the delay grows linearly, up to five times the delay
+/// at [`HARD_CROWDING`].
 /// Tuning: `300` since 2026-11-26.
 const HARDEST_CROWDING: u64 = 300;
-/// Linear growth of the delay for each percent of read amplification above [`HARD_CROWDING`], in
+/// How much the delay grows for each percent of read amplification above [`HARD_CROWDING`], in
 /// units of 1/[`WHOLE`].
 /// Tuning: `4 * WHOLE / (HARDEST_CROWDING - HARD_CROWDING)` since 2026-11-26.
 const MORE_FOR_EACH: u64 = 4 * WHOLE / (HARDEST_CROWDING - HARD_CROWDING);
 
-/// Read amplification, in percent of its limit, from which on compactions run even during a flush.
-/// It is below [`EASY_CROWDING`], so that compactions can catch up before writers are throttled.
+/// Read amplification, in percent of its limit, at and above which compactions run even during a
+/// flush. It is below [`EASY_CROWDING`], so that compactions can catch up before writers are
+/// throttled.
 /// Tuning: `75` since 2026-11-22.
 const PRESSING_CROWDING: u64 = 75;
 const _: () = assert!(PRESSING_CROWDING < EASY_CROWDING);
@@ -140,16 +137,16 @@ pub(crate) fn is_compaction_urgent(debt: &WorkBacklog) -> bool {
     debt.crowding >= PRESSING_CROWDING
 }
 
-/// Returns whether the configured limits of background work must be lifted, because writers would
-/// otherwise be throttled.
+/// Returns whether the configured limits of background work must be lifted to avoid throttling
+/// writers.
 pub(crate) fn must_lift_limits(debt: &WorkBacklog) -> bool {
     debt.sealed >= MOST_SEALED || is_compaction_urgent(debt)
 }
 
 /// For a store without background threads: returns how much background work a writer must do for
 /// each memtable part that it fills, in hundredths of a slice. The amount grows with the number of
-/// due compactions, so that writes slow down gradually and never stop. It does not depend on the
-/// read amplification.
+/// due compactions, so that writes slow down gradually and never stop. It does not depend on read
+/// amplification.
 pub(crate) fn share(debt: &WorkBacklog) -> u64 {
     let compactions = compactions(debt) * 400 / WHOLE;
     let sealed = match debt.sealed {
@@ -159,30 +156,30 @@ pub(crate) fn share(debt: &WorkBacklog) -> u64 {
     compactions + sealed
 }
 
-/// Maximum delay of a writer for each memtable part that it fills, in microseconds, at the end of
-/// the quadratic growth. The maximum is the same for both causes of throttling: read amplification
-/// and unflushed memtables. Without a delay, filling a part takes about a millisecond, so that at
-/// this delay writers keep about a tenth of their speed.
+/// Maximum delay, in microseconds, of a writer for each memtable part that it fills, at the end of
+/// the quadratic growth. The maximum is the same whether read amplification or unflushed memtables
+/// cause the throttling. Without a delay, filling a part takes about a millisecond, so this delay
+/// leaves writers about a tenth of their speed.
 ///
 /// The number of due compactions causes no delay. Evenly distributed overwrites fill all leaves at
-/// about the same time, so that compactions come in waves, with one compaction for each leaf. It is
-/// sufficient if a wave is finished before the next one starts. If compactions do not keep up, the
-/// read amplification grows.
+/// about the same time, so that compactions come in waves, one compaction per leaf. Finishing a
+/// wave before the next one starts is enough. If compactions do not keep up, the read amplification
+/// grows.
 /// Tuning: `8000` since 2026-11-22; 99.9 % of puts 37 ms before, 4 ms after.
 const MOST_DELAY_US: u64 = 8000;
 
-/// Number of unflushed memtable parts at which the throttling of writers starts. It starts before
-/// the memtables are full, because a writer that finds them full waits until the oldest one is
-/// flushed. This takes a tenth of a second if the processors are busy.
+/// Number of unflushed memtable parts at which writers start to be throttled. Throttling starts
+/// before the memtables are full, because a writer that finds them full has to wait until the
+/// oldest one is flushed, which takes a tenth of a second on busy processors.
 /// Tuning: `5 * PARTS / 4` since 2026-11-22.
 const EASY_PARTS: u64 = 5 * PARTS / 4;
-/// Number of unflushed memtable parts at which throttling because of memtables reaches its maximum.
+/// Number of unflushed memtable parts at which throttling by memtables reaches its maximum.
 /// Tuning: `9 * PARTS / 4` since 2026-11-22.
 const HARD_PARTS: u64 = 9 * PARTS / 4;
 const _: () = assert!(HARD_PARTS < (MOST_SEALED as u64 + 1) * PARTS);
 
 /// Minimum delay of a writer, in microseconds. Shorter delays are not worth a system call, so they
-/// are added up until their sum reaches this value.
+/// accumulate until their sum reaches this value.
 /// Tuning: `200` since 2026-11-22.
 pub(crate) const LEAST_DELAY_US: u64 = 200;
 
@@ -202,7 +199,7 @@ pub(crate) const CAUSES: usize = ThrottleCause::Memtables as usize + 1;
 
 /// Returns how long a writer is delayed for each memtable part that it fills, in microseconds, and
 /// the main cause of the delay. The delay starts long before the memtables are full. It grows
-/// gradually with each unflushed part, so that no writer is ever stopped entirely.
+/// gradually with each unflushed part, so that no writer ever stops entirely.
 pub(crate) fn delay(debt: &WorkBacklog) -> (u64, ThrottleCause) {
     let over = debt.parts.clamp(EASY_PARTS, HARD_PARTS) - EASY_PARTS;
     let crowding = debt.crowding.clamp(EASY_CROWDING, HARD_CROWDING) - EASY_CROWDING;
@@ -212,8 +209,8 @@ pub(crate) fn delay(debt: &WorkBacklog) -> (u64, ThrottleCause) {
     );
     let memtables = (square(over, HARD_PARTS - EASY_PARTS), ThrottleCause::Memtables);
     let (share, cause) = runs.max(memtables);
-    // Even at this delay, the backlog of compactions may keep growing. Increase the delay further
-    // with the backlog, until the backlog stops growing.
+    // Even at this delay, the compaction backlog may keep growing. Increase the delay along with
+    // the backlog until the backlog stops growing.
     let beyond = debt.crowding.clamp(HARD_CROWDING, HARDEST_CROWDING) - HARD_CROWDING;
     let share = share + beyond * MORE_FOR_EACH;
     (share * MOST_DELAY_US / WHOLE, cause)
@@ -223,8 +220,8 @@ pub(crate) fn delay(debt: &WorkBacklog) -> (u64, ThrottleCause) {
 /// Not a tuning parameter.
 const WHOLE: u64 = 10_000;
 
-/// Returns the square of the position of the number of due compactions between [`EASY`] and
-/// [`HARD`], in units of 1/[`WHOLE`].
+/// Returns how far the number of due compactions has moved from [`EASY`] to [`HARD`], as a fraction
+/// squared, in units of 1/[`WHOLE`].
 fn compactions(debt: &WorkBacklog) -> u64 {
     let over = debt.compactions.clamp(EASY, HARD) - EASY;
     square(over as u64, (HARD - EASY) as u64)

@@ -1,12 +1,12 @@
 //! Progress reports of long operations.
 
-/// Progress of a long operation. It is reported between the steps of the operation.
+/// Progress of a long operation, reported between its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The stage of the operation to which the byte counts refer.
+    /// The stage that the byte counts refer to.
     pub stage: ProgressStage,
-    /// Number of bytes that have been processed in this stage.
+    /// Number of bytes processed in this stage.
     pub done_bytes: u64,
     /// Estimated total number of bytes in this stage.
     pub total_bytes: u64,
@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// Returns the fraction of the stage that is complete, from 0 to 1.
+    /// Returns the completed fraction of the stage, from 0 to 1.
     #[must_use]
     pub fn fraction(&self) -> f64 {
         match self.total_bytes {

@@ -1,11 +1,11 @@
-//! The queue of memtables that have not been flushed to the tree, and the counter that assigns
-//! sequence numbers.
+//! The queue of memtables not yet flushed to the tree, and the counter that assigns sequence
+//! numbers.
 //!
-//! A single 64-bit word stores both the number of the newest memtable and the last assigned
-//! sequence number. With one compare-and-swap, a writer obtains its sequence numbers and learns to
-//! which memtable they belong. Sealing a memtable changes the memtable number in the same word. The
-//! boundary between two memtables is therefore exact, and writers and the sealing thread never wait
-//! for each other.
+//! A single 64-bit word stores both the newest memtable's number and the last assigned sequence
+//! number. With one compare-and-swap, a writer obtains its sequence numbers and learns to which
+//! memtable they belong. Sealing a memtable changes the memtable number in the same word, so the
+//! boundary between two memtables is exact, and writers and the sealing thread never wait for each
+//! other.
 //!
 //! ```text
 //!   counter   ┌ number of the newest memtable: 8 bits ┬ last sequence given out: 56 bits ┐
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! A writer reserves space in a memtable before it obtains a sequence number. It reserves the
-//! maximum that its writes can need, so that a write that was logged always fits into the memtable.
-//! A commit that needs more than half of a memtable is given a memtable of its own.
+//! maximum that its writes can need, so that a logged write always fits into the memtable. A commit
+//! that needs more than half of a memtable is given its own memtable.
 
 use super::policy::{MOST_SEALED, PARTS};
 use alluvium_base::SequenceNumber;
@@ -28,23 +28,22 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Number of bits of a sequence number. They suffice for two centuries at ten million writes per
-/// second.
+/// Number of bits of a sequence number, enough for two centuries at ten million writes per second.
 const SEQUENCE_BITS: u32 = 56;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// Maximum number of bytes that a record needs in a memtable in addition to its key and operand:
-/// its header, and its share of split nodes.
+/// Maximum number of memtable bytes that a record needs in addition to its key and operand, for its
+/// header and its share of split nodes.
 pub(crate) const RECORD_OVERHEAD: u64 = 160;
 
-/// Returns the number of bytes that writers may allocate ahead of use, beyond the bytes that are
-/// reserved. It is small for a small memtable, which is not worth huge pages: each writer would
-/// occupy at least one huge page.
+/// Returns the number of bytes that writers may allocate ahead of use, beyond the reserved bytes. A
+/// small memtable gets few, because it is not worth huge pages: each writer would occupy at least
+/// one.
 fn claim_ahead_bytes(room: u64) -> u64 {
     if room < 2 << 20 { 2 << 20 } else { 8 << 20 }
 }
 
-/// Marks a sequence number that is not known yet.
+/// Stands for a sequence number that is not known yet.
 const UNKNOWN: SequenceNumber = SequenceNumber::MAX;
 
 /// A memtable, and the range of sequence numbers of its commits.
@@ -62,10 +61,10 @@ pub(crate) struct MemtableSlot {
     reserved: CachePadded<AtomicU64>,
     /// Maximum value of `reserved`, in bytes.
     capacity_bytes: u64,
-    /// How many of the memtable's [`PARTS`] parts have been flushed.
+    /// Number of the memtable's [`PARTS`] parts that have been flushed.
     written_out: AtomicU64,
-    /// Number of calls of [`MemtableQueue::free_retired`] since the memtable was flushed and became
-    /// available for reuse.
+    /// Number of times that [`MemtableQueue::free_retired`] was called since the memtable was
+    /// flushed and became available for reuse.
     rounds: AtomicU64,
 }
 
@@ -100,21 +99,21 @@ impl MemtableSlot {
         Some(self.cut.load(Ordering::Acquire)).filter(|&cut| cut != UNKNOWN)
     }
 
-    /// Notes that `messages` messages of the memtable have been flushed.
+    /// Records that `messages` messages of the memtable have been flushed.
     pub(crate) fn note_written_out(&self, messages: usize) {
         let parts = messages as u64 * PARTS / self.memtable.len().max(1) as u64;
         self.written_out.store(parts.min(PARTS), Ordering::Relaxed);
     }
 
-    /// Clears the memtable and returns it, so that its memory can be reused. Returns `None` if it
-    /// still has other users.
+    /// Clears the memtable and returns it for reuse of its memory. Returns `None` if it still has
+    /// other users.
     fn into_cleared(self: Arc<MemtableSlot>) -> Option<Memtable> {
         let memtable = Arc::into_inner(self)?.memtable;
         Arc::into_inner(memtable).map(Memtable::cleared)
     }
 
-    /// Returns whether the caller has the only reference to the memtable. In this case no other
-    /// user can obtain a reference.
+    /// Returns whether the caller holds the only reference to the memtable. If so, no other user
+    /// can obtain one.
     fn is_forgotten(self: &Arc<MemtableSlot>) -> bool {
         Arc::strong_count(self) == 1 && Arc::strong_count(&self.memtable) == 1
     }
@@ -134,7 +133,7 @@ impl MemtableSlot {
     }
 }
 
-/// How long a memtable that was added by [`MemtableQueue::append_oldest`] stays in the queue.
+/// How long a memtable added by [`MemtableQueue::append_oldest`] stays in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemtableRetention {
     /// The memtable stays until it is flushed, like any other memtable.
@@ -143,7 +142,7 @@ pub(crate) enum MemtableRetention {
     Forever,
 }
 
-/// Sequence numbers that were assigned to a commit, and the memtable to which they belong.
+/// Sequence numbers assigned to a commit, and the memtable to which they belong.
 #[derive(Debug)]
 pub(crate) struct SequenceAssignment {
     pub(crate) slot: Arc<MemtableSlot>,
@@ -155,33 +154,33 @@ pub(crate) struct SequenceAssignment {
 pub(crate) struct MemtableQueue {
     slots: ArcSwap<Vec<Arc<MemtableSlot>>>,
     counter: CachePadded<AtomicU64>,
-    /// Mutex that serialises changes of the list of memtables.
+    /// Serialises changes to the list of memtables.
     sealing: Mutex<()>,
-    /// Flushed memtables whose memory can be reused. The next memtable uses the memory of one that
-    /// has no readers any more. New memory would have to be zeroed page by page by the operating
-    /// system, and writers would wait for that.
+    /// Flushed memtables whose memory can be reused once they have no readers. The next memtable
+    /// takes its memory from here, because the operating system would have to zero new memory page
+    /// by page while writers wait.
     retired: Mutex<Vec<Arc<MemtableSlot>>>,
-    /// Flushed memtables that will not be reused and exist only until their readers release them.
+    /// Flushed memtables that will not be reused. They exist only until their readers release them.
     kept_by_readers: Mutex<Vec<Weak<Memtable>>>,
-    /// An empty memtable for the case that no flushed memtable can be reused. It is allocated in
-    /// advance: if a writer had to allocate it when it seals a memtable, the writer would wait for
-    /// the operating system.
+    /// An empty memtable, used when no flushed memtable can be reused. It is allocated in advance,
+    /// because a writer that allocated it while sealing a memtable would have to wait for the
+    /// operating system.
     spare: Mutex<Option<Memtable>>,
-    /// Number of memtables at the end of the list that are never flushed, because their dictionary
+    /// Number of memtables at the end of the list that are never flushed because their dictionary
     /// is quarantined.
     held: AtomicUsize,
     /// Number of bytes that can be reserved in an ordinary memtable.
     memtable_bytes: u64,
-    /// Number of bytes that the last ordinary memtable actually used. This is less than
+    /// Number of bytes that the last ordinary memtable actually used. It is less than
     /// `memtable_bytes`, because writers reserve the maximum that they can need.
     usual: AtomicU64,
-    /// Key ranges in which scans have found no keys.
+    /// Key ranges in which scans found no keys.
     empty: EmptyRanges,
 }
 
 /// The list of empty key ranges may use at most 1/`EMPTY_PART` of the size of a memtable.
 const EMPTY_PART: u64 = 64;
-/// Minimum for the memory limit of the list of empty key ranges, in bytes.
+/// Minimum memory limit for the list of empty key ranges, in bytes.
 const LEAST_EMPTY: u64 = 16 << 10;
 
 impl MemtableQueue {
@@ -203,7 +202,7 @@ impl MemtableQueue {
         }
     }
 
-    /// Returns the key ranges in which scans have found no keys.
+    /// Returns the key ranges in which scans found no keys.
     pub(crate) fn empty_ranges(&self) -> &EmptyRanges {
         &self.empty
     }
@@ -219,9 +218,9 @@ impl MemtableQueue {
         self.counter.load(Ordering::Acquire) & SEQUENCE_MASK
     }
 
-    /// Returns whether a writer that needs `bytes` more must wait. This is so in two cases: the
-    /// writer would have to seal a memtable although the maximum number of memtables is already
-    /// sealed, or it needs a memtable of its own and the sealed memtables leave no memory for one.
+    /// Returns whether a writer that needs `bytes` more must wait. It must if it would have to seal
+    /// a memtable although the maximum number is already sealed, or if it needs its own memtable
+    /// and the sealed memtables leave no memory for one.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         let slots = self.slots();
         let sealed = slots.len() - 1 - self.held();
@@ -237,7 +236,7 @@ impl MemtableQueue {
             || (sealed > 0 && self.is_large(bytes) && reserved() + bytes > room)
     }
 
-    /// Returns whether a commit that needs `bytes` bytes is given a memtable of its own.
+    /// Returns whether a commit that needs `bytes` bytes is given its own memtable.
     #[inline]
     pub(crate) fn is_large(&self, bytes: u64) -> bool {
         bytes > self.memtable_bytes / 2
@@ -255,8 +254,8 @@ impl MemtableQueue {
     }
 
     /// Makes the operating system provide memory that writers will need soon, in the newest
-    /// memtable or for the one after it. Returns whether it had to provide any. At most one thread
-    /// may call this at a time.
+    /// memtable or in the one after it. Returns whether it provided any. At most one thread may
+    /// call this at a time.
     pub(crate) fn prefault_memory(&self) -> bool {
         let slots = self.slots();
         let (newest, most) = (&slots[0], self.usual.load(Ordering::Relaxed));
@@ -282,8 +281,8 @@ impl MemtableQueue {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Adds a memtable that is older than all others. It contains the commits above `base` and up
-    /// to `cut`. Must be called while the store is being opened, before its first write. With
+    /// Adds a memtable that is older than all others and contains the commits above `base`, up to
+    /// `cut`. Must be called while the store is being opened, before its first write. With
     /// `MemtableRetention::Forever`, the memtable is never flushed.
     pub(crate) fn append_oldest(
         &self,
@@ -296,7 +295,7 @@ impl MemtableQueue {
         let slots = self.slots.load_full();
         let oldest = slots.last().expect("there is always one");
         // Use the memtable's own limit as its capacity. Its memory is then not reused for an
-        // ordinary memtable, which has another capacity.
+        // ordinary memtable, whose capacity differs.
         let room = memtable.limit() as u64;
         let slot = MemtableSlot::new(oldest.number.wrapping_sub(1), room, Some(memtable));
         slot.base.store(base, Ordering::Relaxed);
@@ -312,7 +311,7 @@ impl MemtableQueue {
         memtable(room)
     }
 
-    /// Skips all sequence numbers up to `last`, because they were used before the store was opened.
+    /// Skips all sequence numbers up to `last`, which were used before the store was opened.
     pub(crate) fn skip_to(&self, last: SequenceNumber) {
         let skip = |old: u64| (old & SEQUENCE_MASK < last).then_some(old & !SEQUENCE_MASK | last);
         // An error means that these sequence numbers were already assigned.
@@ -322,7 +321,7 @@ impl MemtableQueue {
     }
 
     /// Assigns `count` sequence numbers to writes that need at most `bytes` bytes in a memtable. If
-    /// the newest memtable is full, it is sealed, and the callback `sealed` is called.
+    /// the newest memtable is full, seals it and calls `sealed`.
     pub(crate) fn assign(&self, count: u64, bytes: u64, mut sealed: impl FnMut()) -> SequenceAssignment {
         loop {
             let slot = Arc::clone(&self.slots()[0]);
@@ -340,9 +339,8 @@ impl MemtableQueue {
         }
     }
 
-    /// Assigns sequence numbers to writes for which `bytes` bytes are reserved in `slot`. If the
-    /// memtable has been sealed in the meantime, the reservation is cancelled, and `None` is
-    /// returned.
+    /// Assigns sequence numbers to writes that have reserved `bytes` bytes in `slot`. If the
+    /// memtable has been sealed in the meantime, cancels the reservation and returns `None`.
     fn assign_reserved(
         &self,
         slot: &Arc<MemtableSlot>,
@@ -354,7 +352,7 @@ impl MemtableQueue {
             return None;
         };
         // Memtable numbers repeat after 256 seals. If that happened since the reservation, the
-        // writer has obtained sequence numbers above the cut of `slot`.
+        // writer's sequence numbers are above the cut of `slot`.
         if slot.cut.load(Ordering::Acquire) >= first {
             let slot = Arc::clone(slot);
             return Some(SequenceAssignment { slot, first });
@@ -362,9 +360,9 @@ impl MemtableQueue {
         Some(self.assign_after_wraparound(slot, first, bytes))
     }
 
-    /// Finds the memtable to which a writer's sequence numbers belong. The writer has reserved
-    /// space in the memtable `sealed`, which was sealed 256 or a multiple of 256 seals ago and had
-    /// the same memtable number.
+    /// Finds the memtable to which a writer's sequence numbers belong after the memtable number has
+    /// wrapped around. The writer reserved space in the memtable `sealed`, which has been sealed
+    /// since. The newest memtable has the same number, because a multiple of 256 seals followed.
     #[cold]
     fn assign_after_wraparound(
         &self,
@@ -373,7 +371,7 @@ impl MemtableQueue {
         bytes: u64,
     ) -> SequenceAssignment {
         sealed.reserved.fetch_sub(bytes, Ordering::Relaxed);
-        // While this lock is held, no memtable is being sealed, so the cut of every memtable except
+        // No memtable can be sealed while this lock is held, so the cut of every memtable except
         // the newest is known.
         let _sealing = self.sealing.lock();
         let slots = self.slots();
@@ -382,14 +380,14 @@ impl MemtableQueue {
             .rev()
             .find(|slot| slot.cut.load(Ordering::Acquire) >= first);
         let slot = Arc::clone(slot.expect("a memtable stays until every commit that it holds is seen"));
-        // This may exceed the limit of reservable bytes. A memtable has additional capacity, which
-        // suffices for a few such writers.
+        // This may exceed the limit of reservable bytes. A memtable has additional capacity, enough
+        // for a few such writers.
         slot.reserved.fetch_add(bytes, Ordering::Relaxed);
         SequenceAssignment { slot, first }
     }
 
-    /// Obtains `count` sequence numbers and returns the first one. Returns `None` if the newest
-    /// memtable no longer has the number `number`.
+    /// Obtains `count` sequence numbers and returns the first. Returns `None` if the newest
+    /// memtable's number is no longer `number`.
     fn take(&self, number: u8, count: u64) -> Option<SequenceNumber> {
         let mut old = self.counter.load(Ordering::Relaxed);
         loop {
@@ -435,8 +433,8 @@ impl MemtableQueue {
         is_newest
     }
 
-    /// Seals the newest memtable, unless it is empty. Returns the last sequence number before the
-    /// memtable that is the newest afterwards.
+    /// Seals the newest memtable unless it is empty. Returns the last sequence number that precedes
+    /// the newest memtable afterwards.
     pub(crate) fn seal(&self) -> SequenceNumber {
         let sealing = self.sealing.lock();
         let base = self.slots()[0].base();
@@ -446,16 +444,15 @@ impl MemtableQueue {
         self.slots()[0].base()
     }
 
-    /// Adds a new memtable, which becomes the newest. This seals the memtable that was the newest
-    /// before.
+    /// Adds a new memtable as the newest, which seals the previously newest memtable.
     fn open(&self, _sealing: &MutexGuard<'_, ()>, room: u64) -> Arc<MemtableSlot> {
         let slots = self.slots.load_full();
         let newest = &slots[0];
         let memory = (room == self.memtable_bytes).then(|| self.take_spare()).flatten();
         let next = Arc::new(MemtableSlot::new(newest.number.wrapping_add(1), room, memory));
         let list = std::iter::once(&next).chain(slots.iter()).cloned().collect();
-        // Publish the list before the memtable number: a writer that obtains a sequence number for
-        // the new memtable must find the memtable in the list.
+        // Publish the list before the memtable number, because a writer that obtains a sequence
+        // number for the new memtable must find it in the list.
         self.slots.store(Arc::new(list));
         let number = u64::from(next.number) << SEQUENCE_BITS;
         let renumber = |old: u64| Some(number | old & SEQUENCE_MASK);
@@ -469,7 +466,7 @@ impl MemtableQueue {
         next
     }
 
-    /// Returns the oldest memtable if it is sealed, and `None` otherwise.
+    /// Returns the oldest memtable if it is sealed.
     pub(crate) fn oldest_sealed(&self) -> Option<Arc<MemtableSlot>> {
         let slots = self.slots();
         let sealed = slots.len() - 1 - self.held();
@@ -478,13 +475,13 @@ impl MemtableQueue {
             .filter(|slot| slot.cut().is_some())
     }
 
-    /// Returns whether all memtables that are older than `slot` have been flushed.
+    /// Returns whether all memtables older than `slot` have been flushed.
     pub(crate) fn is_oldest(&self, slot: &Arc<MemtableSlot>) -> bool {
         let slots = self.slots();
         Arc::ptr_eq(&slots[slots.len() - 1 - self.held()], slot)
     }
 
-    /// Removes the oldest sealed memtable from the queue. The caller must have flushed it. Its
+    /// Removes the oldest sealed memtable, which the caller must have flushed, from the queue. Its
     /// memory may be reused.
     pub(crate) fn remove(&self, slot: &Arc<MemtableSlot>) {
         let _sealing = self.sealing.lock();
@@ -502,8 +499,8 @@ impl MemtableQueue {
             self.usual.store(slot.memtable.bytes() as u64, Ordering::Relaxed);
             let mut retired = self.retired.lock();
             retired.push(Arc::clone(slot));
-            // Keep only as many flushed memtables for reuse that, together with the sealed ones,
-            // they never exceed the maximum number of memtables in use.
+            // Limit how many flushed memtables are kept for reuse, so that they and the sealed ones
+            // never exceed the maximum number of memtables in use.
             let most = (MOST_SEALED + 1).saturating_sub(sealed);
             let surplus = retired.len().saturating_sub(most);
             let surplus: Vec<Arc<MemtableSlot>> = retired.drain(..surplus).collect();
@@ -514,15 +511,15 @@ impl MemtableQueue {
         }
     }
 
-    /// Tracks memtables that will not be reused, as long as readers keep them in memory.
+    /// Tracks memtables that will not be reused for as long as readers keep them in memory.
     fn track_reader_memtables(&self, surplus: &[Arc<MemtableSlot>]) {
         let mut kept = self.kept_by_readers.lock();
         kept.retain(|memtable| memtable.strong_count() > 0);
         kept.extend(surplus.iter().map(|slot| Arc::downgrade(&slot.memtable)));
     }
 
-    /// Returns the memory of a flushed memtable that has no readers. If there is none, it returns
-    /// the spare memtable, if that exists.
+    /// Returns the memory of a flushed memtable without readers, or the spare memtable if there is
+    /// none.
     fn take_spare(&self) -> Option<Memtable> {
         let mut retired = self.retired.lock();
         let forgotten = retired.iter().position(MemtableSlot::is_forgotten);
@@ -530,9 +527,8 @@ impl MemtableQueue {
         cleared.or_else(|| self.spare.lock().take())
     }
 
-    /// Frees the memory of flushed memtables that have waited to be reused during more than `most`
-    /// calls of this function. If memtables fill slowly, their memory is better used for the
-    /// caches.
+    /// Frees flushed memtables that have been waiting for reuse for more than `most` calls of this
+    /// function. If memtables fill slowly, the caches make better use of their memory.
     pub(crate) fn free_retired(&self, most: u64) {
         let waits_too_long = |slot: &MemtableSlot| slot.rounds.fetch_add(1, Ordering::Relaxed) >= most;
         // The operating system takes a while to free memory, so release the lock first.
@@ -545,8 +541,8 @@ impl MemtableQueue {
         drop(old);
     }
 
-    /// Returns the memory of all memtables in bytes. This includes memtables that are available for
-    /// reuse, and memtables that exist only because of readers.
+    /// Returns the memory of all memtables in bytes, including memtables available for reuse and
+    /// memtables that only readers keep alive.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = |slot: &Arc<MemtableSlot>| slot.memtable.memory_bytes() as u64;
         let retired: u64 = self.retired.lock().iter().map(bytes).sum();
@@ -564,8 +560,8 @@ impl MemtableOwner for MemtableQueue {
         let older = slots.iter().skip(1).map(|slot| slot.base()).chain([UNKNOWN]);
         let entry = |(slot, older): (&Arc<MemtableSlot>, SequenceNumber)| MemtableEntry {
             memtable: Arc::clone(&slot.memtable),
-            // While a memtable is being opened, its base is not known. In this case use the base of
-            // the next older memtable, which is a lower bound. That memtable is not in the tree
+            // While a memtable is being opened, its base is not known. Use the base of the next
+            // older memtable instead, which is a lower bound. That memtable is not in the tree
             // either, because its cut is not known yet.
             base: Some(slot.base()).filter(|&base| base != UNKNOWN).unwrap_or(older),
         };
@@ -577,9 +573,9 @@ impl MemtableOwner for MemtableQueue {
     }
 }
 
-/// The memtables of the queue without the list of empty ranges. For a reader that reads above the
-/// visible commits: a commit that this reader must see may write to a range that a scan has found
-/// empty.
+/// The memtables of the queue without the list of empty ranges, for readers above the visible
+/// sequence number. A commit that such a reader must see may have written to a range that a scan
+/// found empty.
 #[derive(Debug)]
 pub(crate) struct UnfilteredMemtables(pub(crate) Arc<MemtableQueue>);
 

@@ -17,14 +17,14 @@ use alluvium_dictionary::pinned_value::PinnedValue;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Number of keys by which the prefetches of a batch run ahead of its lookups.
+/// Number of keys by which a batch's prefetches run ahead of its lookups.
 const AHEAD: usize = 8;
 
 /// A batch of lookups that have already searched the memtables and the record cache.
 struct LookupBatch<'k, 'op> {
     keys: SmallVec<[LookupKey<'k>; 64]>,
     gathers: Vec<LookupState<'op>>,
-    /// For each key, whether the value found in the dictionary is to be added to the record cache.
+    /// For each key, whether to offer the value found in the dictionary to the record cache.
     offers: SmallVec<[bool; 64]>,
 }
 
@@ -63,8 +63,8 @@ impl Engine {
         Ok(found.is_some())
     }
 
-    /// Like [`Engine::get`], but decides which entries have expired by the time `now_ms`
-    /// (milliseconds since 1970) instead of the current time.
+    /// Like [`Engine::get`], but uses `now_ms` (milliseconds since 1970) instead of the current
+    /// time to decide which entries have expired.
     pub(crate) fn get_by_clock(
         &self,
         key: &[u8],
@@ -124,8 +124,8 @@ impl Engine {
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
-    /// Like [`Engine::multi_get`], but returns an empty value in place of each long value, which is
-    /// not read.
+    /// Like [`Engine::multi_get`], but does not read long values. Returns an empty value in place
+    /// of each.
     pub(crate) fn multi_get_without_long_values(
         &self,
         keys: &[TreeKey],
@@ -142,8 +142,8 @@ impl Engine {
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
-    /// Like [`Engine::multi_get`], but decides which entries have expired by the time `now_ms`
-    /// (milliseconds since 1970) instead of the current time.
+    /// Like [`Engine::multi_get`], but uses `now_ms` (milliseconds since 1970) instead of the
+    /// current time to decide which entries have expired.
     pub(crate) fn multi_get_by_clock(
         &self,
         keys: &[TreeKey],
@@ -161,8 +161,8 @@ impl Engine {
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
-    /// Like [`Engine::multi_get`], but reads nothing from the device. Returns `None` if any of the
-    /// keys cannot be looked up in memory alone.
+    /// Like [`Engine::multi_get`], but never reads from the device. Returns `None` if any key
+    /// cannot be looked up from memory alone.
     pub(crate) fn multi_get_in_memory(
         &self,
         keys: &[TreeKey],
@@ -177,8 +177,8 @@ impl Engine {
         self.read_many(keys, definition, LongValues::Read, moment, gather)
     }
 
-    /// Reads many keys. `gather` searches the dictionary for them. If `gather` returns false, the
-    /// read is abandoned and `None` is returned.
+    /// Reads many keys, using `gather` to search the dictionary for them. If `gather` returns
+    /// false, the read is abandoned and returns `None`.
     fn read_many(
         &self,
         keys: &[TreeKey],
@@ -210,8 +210,8 @@ impl Engine {
         }
     }
 
-    /// Hashes the keys, and searches the memtables and the record cache for each of them. While it
-    /// searches for one key, it prefetches the memory needed for the following keys.
+    /// Hashes the keys and searches the memtables and the record cache for each. While searching
+    /// for one key, prefetches the memory that the following keys need.
     fn begin_many<'k, 'op>(
         &self,
         (names, long_values): (&'k [TreeKey], LongValues),
@@ -228,7 +228,7 @@ impl Engine {
             offers: SmallVec::new(),
         };
         for index in 0..names.len() + AHEAD {
-            // Each iteration works on three keys: it issues the first prefetch for a new key and
+            // Each iteration works on three keys. It issues the first prefetch for a new key and
             // the second prefetch for an earlier key, and looks up a key whose memory has arrived.
             if let Some(name) = names.get(index) {
                 let key = LookupKey::new(name);

@@ -1,16 +1,15 @@
 //! Point lookups. A lookup searches the memtables from the newest to the oldest, then the record
 //! cache, then the keyspace's dictionary.
 //!
-//! *Scope*: the order in which the messages of a key are searched, the sequence number at which a
-//! lookup reads, and which results the record cache may keep.
+//! *Scope*: the order in which a lookup searches the messages of a key, the sequence number at
+//! which it reads, and which results the record cache may keep.
 //!
 //! *Must not depend on*: how a dictionary finds a key, and who waits for the device.
 //!
 //! # One lookup
 //!
-//! Every lookup performs the same steps, whether it is blocking or polled. [`Engine::begin`]
-//! performs the steps `memtables` and `records`, and [`Engine::finish`] performs the steps `offer`
-//! and `answer`.
+//! Blocking and polled lookups perform the same steps. [`Engine::begin`] performs the steps
+//! `memtables` and `records`, and [`Engine::finish`] performs the steps `offer` and `answer`.
 //!
 //! ```text
 //!   moment      the sequence number, the list of memtables, the dictionary's state: in this order (E2)
@@ -22,7 +21,7 @@
 //! ```
 //!
 //! Each key is hashed once, when its lookup begins. The memtables, the record cache and the
-//! dictionary all use this hash.
+//! dictionary all use that hash.
 
 mod blocking;
 mod polled;
@@ -43,35 +42,35 @@ use std::sync::Arc;
 /// The sequence number at which a reader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadPosition {
-    /// Reads at the newest commit that is visible when the read begins.
+    /// Reads as of the newest commit that is visible when the read begins.
     Now,
-    /// Reads at a sequence number that is pinned for the reader.
+    /// Reads as of a sequence number that is pinned for the reader.
     Pinned(SequenceNumber),
-    /// Reads everything in the memtables, including commits that are not visible yet. For a writer
-    /// that holds the locks of the keys that it reads.
+    /// Reads everything in the memtables, including commits that are not visible yet. Used by
+    /// writers that hold the locks of the keys that they read.
     Newest,
 }
 
-/// The sequence number and the time at which a lookup reads.
+/// The sequence number and the time as of which a lookup reads.
 #[derive(Clone, Copy, Debug)]
 struct ReadView {
     at: ReadPosition,
     /// Sequence number of the newest commit that the lookup sees.
     sequence: SequenceNumber,
-    /// Time at which the lookup reads, in milliseconds since 1970. It ignores values that expire at
-    /// or before this time.
+    /// Time of the read, in milliseconds since 1970. Values that expire at or before this time are
+    /// ignored.
     now_ms: u64,
 }
 
 impl ReadView {
-    /// Returns the same read view with another time, in milliseconds since 1970.
+    /// Returns the same read view, but at time `now_ms`, in milliseconds since 1970.
     fn by_clock(self, now_ms: u64) -> ReadView {
         ReadView { now_ms, ..self }
     }
 }
 
 impl Engine {
-    /// Returns the view of a read that begins now, at the read position `at`.
+    /// Returns the view of a read that begins now at the read position `at`.
     fn moment(&self, at: ReadPosition) -> ReadView {
         let sequence = match at {
             ReadPosition::Now => self.visible.at(),
@@ -85,17 +84,17 @@ impl Engine {
         }
     }
 
-    /// Returns whether versions that this reader needs may have been discarded since its view was
-    /// taken. This is possible if a compaction has begun to merge versions up to a later sequence
-    /// number (E3). The reader must then take a new view. It cannot happen to a reader at a pinned
-    /// sequence number.
+    /// Returns whether versions that this reader needs may have been discarded since it took its
+    /// view, because a compaction has begun to merge versions up to a later sequence number (E3).
+    /// The reader must then take a new view. This cannot happen to a reader at a pinned sequence
+    /// number.
     fn is_forgotten(&self, moment: &ReadView) -> bool {
         moment.at == ReadPosition::Now && self.dictionaries.horizon().sequence() > moment.sequence
     }
 
-    /// Searches the memtables and the record cache for a key. Memtables whose commits the
-    /// dictionary already contains, according to its `cut`, are skipped. Returns whether the value
-    /// found in the dictionary is to be offered to the record cache.
+    /// Searches the memtables and the record cache for a key. Skips memtables whose commits the
+    /// dictionary already contains, according to its `cut`. Returns whether to offer the value
+    /// found in the dictionary to the record cache.
     #[inline]
     fn begin(
         &self,
@@ -113,12 +112,12 @@ impl Engine {
             }
         }
         // The record cache can serve only readers of the latest version. It does not cache
-        // keyspaces with a compaction filter, because a filter changes records without a commit.
+        // keyspaces with a compaction filter, because the filter changes records without a commit.
         if moment.at != ReadPosition::Now || rules.filter.is_some() {
             return false;
         }
-        // The sequence number up to which the memtables contain no other message for this key. If
-        // they contain merge operands for the key, this is true only up to the dictionary's `cut`.
+        // The memtables contain no other message for this key up to this sequence number. If they
+        // contain merge operands for the key, this holds only up to the dictionary's `cut`.
         let is_untouched = gather.is_untouched();
         let seen = match is_untouched {
             true => moment.sequence,
@@ -128,9 +127,9 @@ impl Engine {
         is_untouched && !is_cached
     }
 
-    /// Returns the result of a completed lookup. If `offers` is true, the result is also offered to
-    /// the record cache. `reads` is the number of nodes that the lookup has waited for, or `None`
-    /// if that number is not known for this key alone.
+    /// Returns the result of a completed lookup, and offers it to the record cache if `offers` is
+    /// true. `reads` is the number of nodes that the lookup waited for, or `None` if it is not
+    /// known for this key alone.
     #[inline]
     fn finish(
         &self,

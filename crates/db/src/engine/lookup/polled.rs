@@ -1,11 +1,11 @@
-//! Point reads that do not block. Nodes that are not in memory are read from the device between two
+//! Point reads that do not block. Nodes that are not in memory are read from the device between
 //! polls.
 //!
-//! Between two polls, a read keeps neither a version of a dictionary nor a memtable alive. At the
-//! next poll, it resumes where it stopped if the dictionary still has the version in which the read
-//! began. Otherwise the read starts over. It keeps its sequence number if it can; it uses a newer
-//! one if the versions that it needs may have been merged (E3). Most of the nodes needed by a read
-//! that starts over are in the cache by then.
+//! Between polls, a read keeps neither a dictionary version nor a memtable alive. The next poll
+//! resumes where the previous poll stopped, if the dictionary still has the version in which the
+//! read began. Otherwise the read starts over, by which time most of the nodes that it needs are
+//! cached. It keeps its sequence number if it can, and takes a newer one if the versions that it
+//! needs may have been merged (E3).
 
 use super::{ReadPosition, ReadView};
 use crate::engine::Engine;
@@ -34,7 +34,7 @@ pub(crate) struct PolledRead {
     /// The read view, or `None` if the read has not begun.
     moment: Option<ReadView>,
     keys: SmallVec<[PolledKey; 1]>,
-    /// Number of keys for which the read has no result yet.
+    /// Number of keys whose results are missing.
     open: usize,
     pending: Option<PendingReads>,
 }
@@ -45,9 +45,9 @@ struct PolledKey {
     hash: u64,
     definition: Arc<KeyspaceDefinition>,
     course: LookupCursor<StructureSearch>,
-    /// Whether the result is to be offered to the record cache.
+    /// Whether to offer the result to the record cache.
     offers: bool,
-    /// Number of nodes that the lookup of this key has waited for.
+    /// Number of nodes that this key's lookup has waited for.
     reads: u64,
     answer: Option<Option<PinnedValue>>,
 }
@@ -86,19 +86,18 @@ impl PolledRead {
             .map(|key| key.answer.expect("it is taken when everything is known"))
     }
 
-    /// Returns whether the requested nodes have been read, without asking the device for completed
-    /// reads.
+    /// Returns whether the requested nodes have been read. Does not poll the device.
     pub(crate) fn has_arrived(&mut self) -> bool {
         self.pending.as_mut().is_none_or(PendingReads::settle)
     }
 
-    /// Asks the device for completed reads, and returns whether the requested nodes have been read.
+    /// Polls the device, and returns whether the requested nodes have been read.
     pub(crate) fn asks_device(&mut self) -> bool {
         self.pending.as_mut().is_none_or(PendingReads::poll)
     }
 
-    /// Waits until the device has completed some reads. These may be reads of this request or other
-    /// reads of the same batch.
+    /// Waits until the device completes some reads, either of this request or of others in the same
+    /// batch.
     pub(crate) fn wait_some(&mut self) {
         if let Some(pending) = &mut self.pending {
             pending.wait_some();
@@ -116,7 +115,7 @@ impl PolledRead {
         open.flat_map(|key| key.course.missing()).copied().collect()
     }
 
-    /// Stores the handle of the request that was made for the missing nodes.
+    /// Stores the handle of the request for the missing nodes.
     pub(crate) fn asked(&mut self, pending: PendingReads) {
         for key in self.keys.iter_mut().filter(|key| key.answer.is_none()) {
             key.reads += key.course.missing().len() as u64;
@@ -136,16 +135,16 @@ impl PolledRead {
     }
 }
 
-/// The readers of the dictionaries, one for each structure that a read needs.
+/// The dictionary readers that a read needs, one for each structure.
 struct ReaderSet<'e> {
     dictionaries: &'e DictionarySet,
-    /// The readers, indexed by `StructureKind`. An entry is `None` until a key needs the structure.
+    /// The readers, indexed by `StructureKind`. An entry is `None` until a key needs its structure.
     all: [Option<StructureReader<'e>>; StructureKind::ALL.len()],
 }
 
 impl<'e> ReaderSet<'e> {
-    /// Creates all readers that the keys without a result need. The caller must load the list of
-    /// memtables before this call.
+    /// Creates the readers needed by the keys that have no result yet. The caller must load the
+    /// list of memtables first.
     fn of(engine: &'e Engine, polled: &PolledRead) -> ReaderSet<'e> {
         let mut readers = ReaderSet {
             dictionaries: &engine.dictionaries,
@@ -164,8 +163,8 @@ impl<'e> ReaderSet<'e> {
 }
 
 impl Engine {
-    /// Continues a read, and requests its missing nodes from the device. `waker` is called when the
-    /// read can continue. For this, a thread must wait for each handle that is passed to `watch`.
+    /// Continues a read and requests its missing nodes from the device. `waker` is called when the
+    /// read can continue, which requires a thread that waits for each handle passed to `watch`.
     pub(crate) fn poll(
         &self,
         polled: &mut PolledRead,
@@ -205,8 +204,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Continues a read as far as the nodes in memory allow. All nodes that were requested must
-    /// have been read.
+    /// Continues a read as far as the nodes in memory allow. All requested nodes must have been
+    /// read.
     pub(crate) fn advance(&self, polled: &mut PolledRead) -> Poll<Result<()>> {
         polled.pending = None;
         loop {
@@ -249,7 +248,7 @@ impl Engine {
         }
     }
 
-    /// Begins the lookup of a key in the version of the dictionary that `reader` reads.
+    /// Begins a key's lookup in the dictionary version that `reader` reads.
     fn begin_one(
         &self,
         key: &mut PolledKey,
@@ -270,7 +269,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Continues the search for a key in the dictionary, as far as the nodes in memory allow.
+    /// Continues searching the dictionary for a key, as far as the nodes in memory allow.
     fn continue_search(
         &self,
         key: &mut PolledKey,

@@ -1,4 +1,4 @@
-//! Tests of sealing memtables, of assigning sequence numbers, and of the memory of memtables.
+//! Tests of memtable sealing, sequence number assignment and memtable memory.
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn memory_that_waits_too_long_for_the_next_memtable_is_given_back() {
         queue.free_retired(2);
         assert_eq!(queue.memory_bytes(), waits);
     }
-    // The next memtable reuses the memory, and its number of rounds starts at zero again.
+    // The next memtable reuses the memory, and its round count restarts at zero.
     write_one_out();
     write_one_out();
     let waits = queue.memory_bytes();
