@@ -1,12 +1,12 @@
-//! Moves memory in small steps between the page cache and the record cache, to the cache where it
-//! saves more device reads.
+//! Moves memory between the page cache and the record cache in small steps, towards the cache where
+//! it saves more device reads.
 
 use super::Engine;
 use super::record_cache::sizing::{self, CacheSample, CacheTrend};
 use crate::error::Result;
 use alluvium_base::Purpose;
 
-/// Counter values at the previous sample, and the trend of the recent samples.
+/// Counter values at the previous sample, and the trend of recent samples.
 #[derive(Debug, Default)]
 pub(crate) struct BalanceState {
     misses: u64,
@@ -16,20 +16,20 @@ pub(crate) struct BalanceState {
     scan_reads: u64,
     guides: u64,
     trend: CacheTrend,
-    /// The record cache's budget and the sum of both cache budgets, in bytes, as they were last set
-    /// by a decision. If the sum changes later, their ratio is kept.
+    /// The record cache's budget and the sum of both cache budgets, in bytes, as set by the latest
+    /// decision. If the sum changes later, their ratio is kept.
     decided: Option<(u64, u64)>,
 }
 
 impl BalanceState {
-    /// Stores the record cache's budget, and the sum of both cache budgets, as the latest decision.
+    /// Remembers the record cache's budget and the sum of both cache budgets as the latest
+    /// decision.
     pub(super) fn decide(&mut self, records: u64, both: u64) {
         self.decided = Some((records, both));
     }
 
-    /// Returns the new budget of the record cache when the total budget of both caches changes from
-    /// `both` to `caches` bytes. `now` is the current budget of the record cache; it is returned
-    /// unchanged if the change would be small.
+    /// Returns the record cache's new budget when the total budget of both caches changes from
+    /// `both` to `caches` bytes. If the change would be small, returns the current budget `now`.
     pub(super) fn share_of_records(&mut self, now: u64, both: u64, caches: u64) -> u64 {
         let (records, all) = *self.decided.get_or_insert((now, both));
         let wanted = sizing::in_proportion(records, all, caches);
@@ -39,8 +39,8 @@ impl BalanceState {
 }
 
 impl Engine {
-    /// Samples the counters, and moves memory between the two caches if this saves enough device
-    /// reads. Does nothing if the user has chosen the record cache's share.
+    /// Samples the counters, and moves memory between the two caches if doing so saves enough
+    /// device reads. Does nothing if the user has chosen the record cache's share.
     pub(crate) fn balance(&self) -> Result<()> {
         if !self.balances() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The report of a consistency check of the store.
+//! The report of a store's consistency check.
 
 use alluvium_dictionary::read::NodeTotals;
 use alluvium_trees::tiered::CheckFindings;
@@ -8,21 +8,20 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Defects found by the check, one sentence for each, with the file and the offset. Empty if
-    /// the store is intact.
+    /// Defects found by the check, one sentence each, with the file and the offset. Empty if the
+    /// store is intact.
     ///
     /// Only the first thousand defects are listed; [`CheckReport::unlisted`] counts the rest.
     pub findings: Vec<String>,
-    /// Number of defects that are not listed in `findings`.
+    /// Number of defects not listed in `findings`.
     pub unlisted: u64,
-    /// Tiers other than the first that could not be read: one sentence for each, with the error of
-    /// the device. The data on these tiers was not checked.
+    /// Tiers other than the first that could not be read, one sentence each, with the device's
+    /// error. The data on these tiers was not checked.
     pub unreadable: Vec<String>,
-    /// Observations that are not defects by themselves, one sentence for each. An example is
-    /// commits that were missing when the store was opened
-    /// ([`Db::lost_commits`](crate::Db::lost_commits)).
+    /// Observations that are not defects in themselves, one sentence each, such as commits that
+    /// were missing when the store was opened ([`Db::lost_commits`](crate::Db::lost_commits)).
     pub notes: Vec<String>,
-    /// Amount of data that was read, for each kind of structure.
+    /// Amount of data read, by kind of structure.
     pub read: Vec<CheckedStructure>,
     /// Number of records in the leaves that were read.
     pub records: u64,
@@ -30,13 +29,13 @@ pub struct CheckReport {
     pub values_apart: u64,
 }
 
-/// Amount of data that was read from one kind of structure.
+/// Amount of data read from one kind of structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckedStructure {
     /// Name of the kind of structure, for example "run footers".
     pub name: &'static str,
-    /// Number of nodes or pages. For a structure without nodes, the number of files.
+    /// Number of nodes or pages, or number of files for a structure without nodes.
     pub nodes: u64,
     /// Total size of the nodes or files on the device, in bytes.
     pub bytes: u64,
@@ -87,14 +86,14 @@ impl CheckReport {
         self.findings.is_empty() && self.unreadable.is_empty()
     }
 
-    /// Returns the total number of findings, including those that are not listed.
+    /// Returns the total number of findings, including unlisted ones.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.findings.len() as u64 + self.unlisted
     }
 
-    /// Returns all listed findings and all unreadable tiers as sentences. If some findings are not
-    /// listed, a last sentence states their number.
+    /// Returns all listed findings and all unreadable tiers as sentences. If some findings are
+    /// unlisted, a final sentence gives their number.
     pub(crate) fn into_sentences(self) -> Vec<String> {
         let mut findings = self.findings;
         findings.extend(self.unreadable);
@@ -104,7 +103,7 @@ impl CheckReport {
         findings
     }
 
-    /// Returns the total number of bytes that were read.
+    /// Returns the total number of bytes read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.read.iter().map(|structure| structure.bytes).sum()

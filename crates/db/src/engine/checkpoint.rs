@@ -37,8 +37,8 @@ impl Engine {
         })
     }
 
-    /// Makes the contents of all dictionaries durable as a new generation. Returns false, without
-    /// making a generation, if the dictionaries do not all contain the same commits.
+    /// Makes the contents of all dictionaries durable as a new generation. If the dictionaries do
+    /// not all contain the same commits, makes no generation and returns false.
     fn make_checkpoint(&self) -> Result<bool> {
         self.store.health()?;
         let _slice = self.work.slice();
@@ -60,15 +60,14 @@ impl Engine {
         Ok(true)
     }
 
-    /// Flushes all acknowledged commits to the dictionaries, and makes a checkpoint that contains
-    /// them.
+    /// Flushes all acknowledged commits to the dictionaries and makes a checkpoint of them.
     pub(crate) fn checkpoint_everything(&self) -> Result<()> {
         let cut = self.queue.seal();
         self.visible.wait_for(cut);
         while self.dictionaries.cut() < cut {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == SliceOutcome::Nothing {
-                // Another thread is flushing a memtable; wait for it.
+                // Another thread is flushing a memtable. Wait for it.
                 std::thread::yield_now();
             }
         }
@@ -78,8 +77,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a checkpoint. If another thread is making a checkpoint, it first waits until this is
-    /// finished.
+    /// Makes a checkpoint. If another thread is making one, waits until that checkpoint is finished
+    /// before making its own.
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
         let _alone = self.work.checkpoint.lock();
         self.checkpoint_alone()

@@ -10,9 +10,9 @@
 //!   acknowledged
 //! ```
 //!
-//! A commit becomes visible before it is synced. A reader may therefore see a commit that a power
-//! failure then undoes. Writes that depend on such a read are undone as well, because recovery
-//! keeps a prefix of the log.
+//! A commit becomes visible before it is synced, so a reader may see a commit that a power failure
+//! then undoes. Writes that depend on such a read are undone as well, because recovery keeps a
+//! prefix of the log.
 
 use super::Engine;
 use super::commit_record::{CommitRecord, too_long};
@@ -32,29 +32,28 @@ use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::log::{self, AppendPriority, MAX_PAYLOAD};
 use std::time::{Duration, Instant};
 
-/// Maximum number of checkpoints that a commit waits for when the log is full, before it fails.
-/// Several checkpoints may be needed because other writers may use the freed log space first.
+/// Maximum number of checkpoints that a commit waits for when the log is full, before it fails. One
+/// may not be enough, because other writers may use the freed log space first.
 pub(super) const LOG_TURNS: u32 = 20;
 
-/// Minimum time for which a commit is retried when the log is full and background threads are
-/// running. Large writes of other threads may repeatedly use the freed log space first.
+/// Minimum time that a commit is retried when the log is full and background threads are running.
+/// Large writes of other threads may repeatedly use the freed log space first.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The condition of a conditional commit. While it is evaluated, no other writer can change the
-/// keys of the commit.
+/// The condition of a conditional commit. No other writer can change the commit's keys while it is
+/// evaluated.
 pub(crate) type CommitCondition<'a> = dyn Fn() -> Result<ConditionVerdict> + 'a;
 
-/// The condition of a commit, and the locks that keep the condition true until the commit is
-/// applied.
+/// A commit's condition, and the locks that keep it true until the commit is applied.
 #[derive(Clone, Copy)]
 pub(crate) struct CommitPreconditions<'a> {
     /// The condition, or `None` for an unconditional commit.
     pub(crate) condition: Option<&'a CommitCondition<'a>>,
-    /// Mode in which the written keys are locked while the condition is evaluated.
+    /// Mode for locking the written keys while the condition is evaluated.
     pub(crate) mode: LockMode,
-    /// Function that adds locks on the keys that the condition has read.
+    /// Adds locks on the keys that the condition has read.
     pub(crate) reads: &'a dyn Fn(&mut LockSet),
-    /// Whether a transaction already holds the locks on the written keys.
+    /// Whether a transaction already holds the locks of the written keys.
     pub(crate) is_locked: bool,
 }
 
@@ -88,34 +87,33 @@ pub(crate) enum ConditionVerdict {
     Stop,
 }
 
-/// Counts how often one commit has been rejected so far.
+/// Counts how often a commit has been rejected so far.
 #[derive(Debug, Default)]
 struct CommitRefusals {
     turns: u32,
-    /// Time at which the commit was first rejected after the maximum number of checkpoints. `None`
-    /// if this has not happened.
+    /// Time at which the commit was first rejected after the maximum number of checkpoints, or
+    /// `None` if it was not.
     since: Option<Instant>,
 }
 
-/// Returns whether the error reports a full log. A checkpoint would free space in the log.
+/// Returns whether the error reports a full log, in which case a checkpoint would free log space.
 pub(super) fn is_log_full(error: &Error) -> bool {
     matches!(error.storage(), Some(alluvium_storage::Error::LogFull { .. }))
 }
 
-/// Outcome of one attempt to perform a commit.
+/// Outcome of one attempt to commit.
 enum CommitAttempt {
     /// The commit was applied to the memtable; `last` is the sequence number of its last write.
     Applied { last: SequenceNumber },
-    /// The condition is false. It was evaluated on writes with sequence numbers up to `seen` at
-    /// most.
+    /// The condition is false. The writes that it has seen have sequence numbers of at most `seen`.
     ConditionFailed { seen: SequenceNumber },
     /// Locking transactions are in use. The caller must lock the written keys and try again.
     NeedsLocks,
 }
 
 impl Engine {
-    /// Performs an unconditional commit. Waits until the requested durability is reached, and
-    /// returns the last sequence number of the commit.
+    /// Commits unconditionally. Waits until the requested durability is reached, and returns the
+    /// last sequence number of the commit.
     pub(crate) fn commit(
         &self,
         commit: &CommitRecord<'_>,
@@ -126,10 +124,10 @@ impl Engine {
         Ok(at.expect("there is no condition"))
     }
 
-    /// Performs a commit if its condition is true. While the condition is evaluated, no other
-    /// writer can change the keys that it depends on. Returns the last sequence number of the
-    /// commit, or `None` if the condition is false. Before `None` is returned, all writes that the
-    /// condition has seen have become visible.
+    /// Commits if the condition is true. While the condition is evaluated, no other writer can
+    /// change the keys that it depends on. Returns the last sequence number of the commit, or
+    /// `None` if the condition is false. Before `None` is returned, all writes that the condition
+    /// has seen have become visible.
     pub(crate) fn commit_if(
         &self,
         commit: &CommitRecord,
@@ -143,8 +141,9 @@ impl Engine {
         if commit.count == 0 {
             self.catalog.alive(owners)?;
             let at = self.visible.at();
-            // An empty commit may be the deletion of an empty range, which the caller cannot know
-            // in advance. With `Durability::Disk` it must still make all earlier writes durable.
+            // An empty commit may be the deletion of a range that turned out to be empty, which the
+            // caller cannot know in advance. With `Durability::Disk` it must still make all earlier
+            // writes durable.
             if durability == Durability::Disk {
                 self.health()?;
                 self.sync()?;
@@ -180,8 +179,8 @@ impl Engine {
                     return Ok(None);
                 }
                 Ok(CommitAttempt::NeedsLocks) => {
-                    // Release the permit for large commits before waiting for locks: the owners of
-                    // these locks may be waiting for the permit.
+                    // Release the permit for large commits before waiting for locks, whose owners
+                    // may be waiting for the permit.
                     drop(turn.take());
                     return self.commit_under_locks(commit, owners, durability, terms);
                 }
@@ -189,7 +188,7 @@ impl Engine {
                     drop(turn.take());
                     self.wait_until_visible(last)?;
                     if self.unlogged_voids.are_there() && self.store.log().completed() < last {
-                        // Recovery would truncate the log at the missing sequence numbers. They
+                        // Recovery would truncate the log at the missing sequence numbers, so they
                         // must be voided in the log before this commit is acknowledged.
                         self.write_pending_voids()?;
                     }
@@ -203,7 +202,7 @@ impl Engine {
         }
     }
 
-    /// Fails if the commit writes to a keyspace whose pages are quarantined. Changes of the catalog
+    /// Fails if the commit writes to a keyspace whose pages are quarantined. Changes to the catalog
     /// are allowed, so that such a keyspace can be dropped.
     #[cold]
     fn reject_quarantined_writes(
@@ -222,8 +221,7 @@ impl Engine {
             .require_pages(|| keyspace.map_or_else(String::new, |keyspace| keyspace.name()))
     }
 
-    /// Locks the written keys, performs the commit, and releases the locks once the commit is
-    /// visible.
+    /// Locks the written keys, commits, and releases the locks once the commit is visible.
     #[cold]
     fn commit_under_locks(
         &self,
@@ -239,7 +237,7 @@ impl Engine {
         };
         let seen = durability.min(Durability::Process);
         let last = self.commit_if(commit, owners, seen, Some(&terms))?;
-        // Release the locks now: other transactions need not wait until the commit is durable.
+        // Release the locks now. Other transactions need not wait until the commit is durable.
         drop(locks);
         if let Some(last) = last
             && durability == Durability::Disk
@@ -258,8 +256,8 @@ impl Engine {
         Err(Error::Closed)
     }
 
-    /// Handles a rejected commit. If a retry may succeed, it waits or frees space and returns `Ok`;
-    /// otherwise it returns the error.
+    /// Handles a rejected commit. If a retry may succeed, waits or frees space and returns `Ok`.
+    /// Otherwise returns the error.
     fn handle_rejection(
         &self,
         error: Error,
@@ -270,8 +268,8 @@ impl Engine {
         let turns = refusals.turns;
         let is_log_full = is_log_full(&error);
         if is_log_full && turns <= LOG_TURNS {
-            // A checkpoint frees log space. A commit that is still rejected after `LOG_TURNS`
-            // checkpoints fails.
+            // A checkpoint frees log space. The commit fails if it is still rejected after
+            // `LOG_TURNS` checkpoints.
             return self.make_log_room();
         }
         if is_log_full && self.plan.workers > 0 {
@@ -281,8 +279,8 @@ impl Engine {
                 return self.make_log_room();
             }
         }
-        // Before a writer waits, let the log use free space of the first data file beyond its
-        // reserve. Several turns may be needed because other writers may use that space first.
+        // Before a writer waits, let the log use the first data file's free space beyond its
+        // reserve. Several turns may be needed, because other writers may use that space first.
         if error.is_full()
             && !is_log_full
             && turns <= LOG_TURNS
@@ -299,7 +297,7 @@ impl Engine {
     }
 
     /// Attempts the commit once, up to the point where it is applied to the memtable. If the
-    /// condition is false, it returns before any sequence number is assigned.
+    /// condition is false, returns before any sequence number is assigned.
     fn try_commit(
         &self,
         commit: &CommitRecord,
@@ -309,8 +307,8 @@ impl Engine {
         terms: Option<&CommitPreconditions<'_>>,
     ) -> Result<CommitAttempt> {
         let condition = terms.and_then(|terms| terms.condition);
-        // An attached ingest must be visible to conditions before a client can act on it. Therefore
-        // no ingest is attached while a condition is evaluated.
+        // An attached ingest must be visible to conditions before a client can act on it, so no
+        // ingest is attached while a condition is evaluated.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
         if self.locks.are_required() && !terms.is_some_and(|terms| terms.is_locked) {
@@ -367,7 +365,7 @@ impl Engine {
                 .poison_on_error(Err(alluvium_storage::Error::Poisoned { cause }))?);
         }
         // Do this before the commit becomes visible (N1). A reader that sees the commit must not
-        // skip a range that was empty before the commit wrote to it.
+        // skip a range that was empty until the commit wrote to it.
         self.queue.empty_ranges().written(assigned_keys(commit.writes()));
         self.visible.complete(place.first, last);
         self.counters.committed(commit);
@@ -376,8 +374,8 @@ impl Engine {
         Ok(last)
     }
 
-    /// Appends the commit record to the log. If the log is full, it voids the sequence numbers of
-    /// the commit and returns the error.
+    /// Appends the commit record to the log. If the log is full, voids the commit's sequence
+    /// numbers and returns the error.
     fn log(&self, commit: &CommitRecord, place: &SequenceAssignment) -> alluvium_storage::Result<()> {
         let importance = if commit.grows {
             AppendPriority::Normal
@@ -408,7 +406,7 @@ impl Engine {
     }
 
     /// Writes a log record that marks `count` sequence numbers from `first` as unused. If the disk
-    /// is full, the record is queued for [`Engine::write_pending_voids`].
+    /// is full, queues the record for [`Engine::write_pending_voids`].
     pub(super) fn void_sequences(&self, first: SequenceNumber, count: u32) -> alluvium_storage::Result<()> {
         match self.store.poison_on_error(self.store.log().void(first, count)) {
             Err(error) if error.is_full() => {
@@ -419,8 +417,8 @@ impl Engine {
         }
     }
 
-    /// Writes the queued void records to the log. No commit with a higher sequence number can be
-    /// synced before they are written.
+    /// Writes the queued void records to the log. Until then, no commit with a higher sequence
+    /// number can be synced.
     pub(crate) fn write_pending_voids(&self) -> Result<()> {
         self.unlogged_voids
             .fill(|first, count| Ok(self.store.poison_on_error(self.store.log().void(first, count))?))
@@ -440,8 +438,8 @@ fn memtable_bytes_of_commit(commit: &CommitRecord) -> u64 {
     memtable_bytes(commit.len(), records, ranges)
 }
 
-/// Returns the maximum number of memtable bytes that a log record can need. The record is `bytes`
-/// bytes long, and contains `records` point writes and `ranges` range deletes.
+/// Returns the maximum number of memtable bytes that a log record of `bytes` bytes with `records`
+/// point writes and `ranges` range deletes can need.
 pub(super) fn memtable_bytes(bytes: u64, records: u64, ranges: u64) -> u64 {
     bytes + records * RECORD_OVERHEAD + ranges * RANGE_OVERHEAD as u64
 }
@@ -483,14 +481,14 @@ fn apply_all(
             // Nothing to apply: the tree already contains the ingest, or the ingest was never
             // acknowledged.
             LogWrite::Ingest { .. } => {}
-            // Nothing to apply: volatile data does not survive the process that wrote it.
+            // Nothing to apply: volatile data does not outlive the process that wrote it.
             LogWrite::Volatile => {}
         }
     }
     Ok(())
 }
 
-/// Returns the keys that the writes put or merge to. Deletes are left out.
+/// Returns the keys that the writes put or merge into. Deletes are skipped.
 fn assigned_keys(writes: LogWriteIter<'_>) -> impl Iterator<Item = &[u8]> {
     writes.filter_map(|write| match write {
         Ok(LogWrite::One { key, kind, .. }) if kind != MessageKind::Delete => Some(key),
@@ -498,11 +496,11 @@ fn assigned_keys(writes: LogWriteIter<'_>) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The reason why a log record cannot be applied to a memtable.
+/// Why a log record cannot be applied to a memtable.
 #[derive(Debug)]
 pub(crate) enum ApplyError {
     Full,
-    /// The log record is malformed, for the given reason.
+    /// The log record is malformed. The string says how.
     Damaged(String),
 }
 

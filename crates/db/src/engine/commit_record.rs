@@ -8,8 +8,8 @@ use crate::schema::format::LogWriteIter;
 pub(crate) struct CommitRecord<'a> {
     /// The log record, except for the bytes in `tail`.
     pub(crate) record: Vec<u8>,
-    /// The last bytes of the log record, if the record ends with a long value or operand. They are
-    /// borrowed from the caller instead of copied.
+    /// The last bytes of the log record, if it ends with a long value or operand. They are borrowed
+    /// from the caller instead of copied.
     pub(crate) tail: &'a [u8],
     /// Number of writes. Each write uses one sequence number.
     pub(crate) count: u32,
@@ -31,7 +31,7 @@ impl CommitRecord<'_> {
     }
 }
 
-/// Returns the error for a commit that is longer than the maximum of `most` bytes.
+/// Returns the error for a commit that is longer than `most` bytes.
 pub(super) fn too_long(commit: &CommitRecord, most: u64) -> Error {
     Error::TooLong {
         what: "batch",

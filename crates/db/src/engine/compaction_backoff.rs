@@ -1,23 +1,22 @@
-//! Backoff for compactions that fail because of damaged data. The background threads skip the
-//! damaged structures for a while, so that compactions of other structures proceed and writers to
-//! other keyspaces are not affected.
+//! Backoff for compactions that fail because of damaged data. The background threads skip damaged
+//! structures for a while, so that other structures are still compacted and writers to other
+//! keyspaces are not affected.
 //!
-//! A compaction that fails because of damage changes nothing. Reads of the damaged data fail and
-//! report its location. Other reads and all writes continue, but new data is not merged with
-//! damaged data.
+//! A compaction that hits damage changes nothing. Reads of the damaged data fail and report its
+//! location. Other reads and all writes continue, but new data is not merged with damaged data.
 
 use crate::options::kind::StructureKind;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Number of times that the next compaction is chosen before a damaged structure is tried again. On
-/// an idle store this takes a few seconds.
+/// Number of compaction choices for which a damaged structure is skipped before it is tried again.
+/// On an idle store they take a few seconds.
 const TURNS: u32 = 128;
 
-/// Maximum number of different errors that are logged for each structure.
+/// Maximum number of distinct errors logged for each structure.
 const MOST_TOLD: usize = 8;
 
-/// The damaged structures, which compactions skip for a while.
+/// The damaged structures that compactions currently skip.
 #[derive(Debug, Default)]
 pub(super) struct CompactionBackoff {
     structures: Mutex<BTreeMap<StructureKind, StructureDamage>>,
@@ -30,8 +29,8 @@ struct StructureDamage {
 }
 
 impl CompactionBackoff {
-    /// Notes that a compaction of `structure` has failed because of damaged data. Each different
-    /// error is logged once.
+    /// Records that a compaction of `structure` failed because of damaged data. Each distinct error
+    /// is logged once.
     pub(super) fn note(&self, structure: StructureKind, error: &alluvium_storage::Error) {
         let mut structures = self.structures.lock();
         let damage = structures.entry(structure).or_default();
@@ -47,8 +46,8 @@ impl CompactionBackoff {
         }
     }
 
-    /// Returns whether the structure must be skipped when the next compaction is chosen. Each call
-    /// counts as one such choice.
+    /// Returns whether to skip the structure when choosing the next compaction. Each call counts as
+    /// one choice.
     pub(super) fn skips(&self, structure: StructureKind) -> bool {
         let mut structures = self.structures.lock();
         let Some(damage) = structures.get_mut(&structure) else {

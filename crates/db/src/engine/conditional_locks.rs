@@ -1,27 +1,27 @@
 //! Locks for conditional writes, which depend on data that they have read.
 //!
-//! Ordinary writes acquire no locks until the first conditional write. From then on, all writes
-//! acquire locks. The first conditional write waits until every write that started without locks
-//! has finished (a grace period of the epochs). A store without conditional writes therefore has no
-//! locking cost.
+//! Ordinary writes acquire no locks until the first conditional write, so a store without
+//! conditional writes has no locking cost. From then on, all writes acquire locks. The first
+//! conditional write waits until every write that started without locks has finished, which is a
+//! grace period of the epochs.
 
 use crate::locking::locks::{HeldLocks, LockMode, LockSet, LockTable};
 use crate::schema::format::{LogWrite, LogWriteIter};
 use alluvium_storage::Epochs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Number of lock stripes. Each key is hashed to one of them.
+/// Number of lock stripes. Each key hashes to one of them.
 const STRIPES: usize = 1024;
 
 /// Striped locks of conditional writes. After the first conditional write, ordinary writes acquire
-/// them as well.
+/// them too.
 #[derive(Debug)]
 pub(crate) struct ConditionalLocks {
     table: LockTable,
     /// Whether ordinary writes must acquire locks.
     wanted: AtomicBool,
-    /// Whether every write in progress has acquired locks: the grace period after `wanted` was set
-    /// is over.
+    /// Whether every write in progress has acquired locks, because the grace period after `wanted`
+    /// was set is over.
     settled: AtomicBool,
 }
 
@@ -36,17 +36,17 @@ impl Default for ConditionalLocks {
 }
 
 impl ConditionalLocks {
-    /// Acquires the locks of an ordinary write. Returns `None` if ordinary writes need no locks
+    /// Acquires the locks of an ordinary write, or returns `None` if ordinary writes need no locks
     /// yet. The caller must have pinned `writers`. Ordinary writes do not exclude each other.
     pub(crate) fn lock_blind(&self, writes: LogWriteIter<'_>) -> Option<HeldLocks<'_>> {
         let is_wanted = self.wanted.load(Ordering::SeqCst);
         is_wanted.then(|| self.lock(writes, LockMode::Blind))
     }
 
-    /// Acquires the locks of a conditional write. These are the locks of its written keys, in mode
-    /// `mode`, and the locks that `others` adds. The caller must have called
-    /// [`ConditionalLocks::require_locks`]. While the locks are held, no other write changes keys
-    /// that are locked in exclusive or shared mode.
+    /// Acquires the locks of a conditional write: those of its written keys, in mode `mode`, and
+    /// those that `others` adds. The caller must have called [`ConditionalLocks::require_locks`].
+    /// While the locks are held, no other write changes keys that are locked in exclusive or shared
+    /// mode.
     pub(crate) fn lock_for(
         &self,
         writes: LogWriteIter<'_>,
@@ -58,8 +58,8 @@ impl ConditionalLocks {
         self.lock_with(set, writes, mode)
     }
 
-    /// Acquires all locks. The caller must have called [`ConditionalLocks::require_locks`]. While
-    /// the locks are held, there is no other write.
+    /// Acquires all locks, which excludes all other writes while they are held. The caller must
+    /// have called [`ConditionalLocks::require_locks`].
     pub(crate) fn lock_everything(&self) -> HeldLocks<'_> {
         let mut set = LockSet::default();
         set.everything(LockMode::Exclusive);
@@ -82,7 +82,7 @@ impl ConditionalLocks {
     }
 
     /// Makes all writes acquire locks from now on, and waits for writes that started without locks.
-    /// The calling thread must not have pinned `writers`, because it would wait for itself.
+    /// The calling thread must not have pinned `writers`, or it would wait for itself.
     pub(crate) fn require_locks(&self, writers: &Epochs) {
         if !self.settled.load(Ordering::Acquire) {
             self.wanted.store(true, Ordering::SeqCst);
@@ -92,8 +92,8 @@ impl ConditionalLocks {
     }
 }
 
-/// Waits until every guard that is pinned at the time of the call has been released. Calls
-/// `meanwhile` repeatedly while waiting, to do work that the owners of these guards may depend on.
+/// Waits until every guard that was pinned when this was called has been released. While waiting,
+/// calls `meanwhile` repeatedly to do work that the guards' owners may depend on.
 pub(crate) fn wait_for_grace_period(epochs: &Epochs, meanwhile: impl Fn()) {
     let before = epochs.current();
     while epochs.safe() <= before {

@@ -1,4 +1,4 @@
-//! Copying of the open store to another directory while reads and writes continue.
+//! Copies the open store to another directory while reads and writes continue.
 
 use super::Engine;
 use super::recovery::store_options;
@@ -10,14 +10,13 @@ use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::TierDirectories;
 use alluvium_storage::store::{SideFiles, StoreCopy};
 
-/// Multiplier that derives the identifier of a copy from the store's identifier for this opening
-/// and from the generation that is copied. It is odd, so that different inputs yield different
-/// identifiers.
+/// Multiplier for deriving a copy's identifier from the store's identifier for this opening and the
+/// copied generation. It is odd, so that different inputs yield different identifiers.
 const MIX: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl Engine {
-    /// Copies the store like [`Engine::copy_to`], and then verifies the copy. A copy with defects
-    /// is removed again.
+    /// Copies the store like [`Engine::copy_to`], and then verifies the copy. Removes the copy if
+    /// it has defects.
     pub(crate) fn back_up(
         &self,
         target: &TierDirectories,
@@ -34,7 +33,7 @@ impl Engine {
         }
     }
 
-    /// Verifies a copy, which must not be open. Returns a list of the defects that were found.
+    /// Verifies a copy, which must not be open. Returns the defects found.
     fn findings(&self, target: &TierDirectories, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let copy = StoreCopy::open(target.clone())?;
         let files = DataFiles {
@@ -72,12 +71,11 @@ impl Engine {
         target: &TierDirectories,
         tell: &mut dyn FnMut(Progress),
     ) -> Result<SequenceNumber> {
-        // A thread that closes the store waits for this guard. The copy fails at its next step once
-        // the store is marked as closed.
+        // A thread that closes the store waits for this guard. Once the store is marked as closed,
+        // the copy fails at its next step.
         let _copying = self.copying.read();
-        // Do not call `Engine::health` here, which fails for a read-only store: copying a read-only
-        // store is allowed. Writes of a read-only store go only to a layer in memory above the
-        // files that are copied.
+        // A read-only store may be copied, so do not call `Engine::health`, which fails for one.
+        // Writes of a read-only store go only to an in-memory layer above the files being copied.
         self.is_open()?;
         self.store.health()?;
         self.checkpoint_everything()?;
@@ -89,8 +87,8 @@ impl Engine {
             if let Some(beside) = held.at(&self.store, kept.payload())? {
                 break (kept, beside);
             }
-            // The generation lists pages that no keyspace uses any more, or pages that were created
-            // after the hold.
+            // The generation lists pages that no keyspace uses any more, or pages created after the
+            // hold.
             self.checkpoint_now()?;
         };
         let beside: Vec<&dyn SideFiles> = beside.iter().map(|pages| pages as &dyn SideFiles).collect();

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Number of threads that have their own cache line of counters. All further threads share the last
+/// Number of threads with their own cache line of counters. All further threads share the last
 /// line.
 const OWN: usize = 48;
 
@@ -27,11 +27,11 @@ pub(crate) enum EngineCounter {
     MultiGetKeys,
     Scans,
     Scanned,
-    /// Number of point lookups that found a value; `FoundReads` is the number of nodes that they
+    /// Number of point lookups that found a value. `FoundReads` is the number of nodes that they
     /// waited for.
     Found,
     FoundReads,
-    /// Number of point lookups that found no value; `AbsentReads` is the number of nodes that they
+    /// Number of point lookups that found no value. `AbsentReads` is the number of nodes that they
     /// waited for.
     Absent,
     AbsentReads,
@@ -41,12 +41,12 @@ const TALLIES: usize = EngineCounter::AbsentReads as usize + 1;
 
 type CounterLine = CachePadded<[AtomicU64; TALLIES]>;
 
-/// Counts of operations since the store was opened.
+/// Operation counts since the store was opened.
 pub(crate) struct EngineCounters {
     lines: Box<[CounterLine]>,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) waits: AtomicU64,
-    /// Total time for which writers were delayed, in microseconds, by cause.
+    /// Total time that writers were delayed, in microseconds, by cause.
     pub(crate) delayed_us: [AtomicU64; CAUSES],
     pub(crate) capped_us: AtomicU64,
     pub(crate) cap_yields: AtomicU64,
@@ -73,8 +73,8 @@ impl fmt::Debug for EngineCounters {
     }
 }
 
-/// Returns the number of the calling thread. Threads are numbered from 0 in the order of their
-/// first calls.
+/// Returns the number of the calling thread. Threads are numbered from 0 in the order in which they
+/// first call this.
 pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

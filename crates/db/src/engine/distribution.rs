@@ -1,5 +1,5 @@
-//! Latency distributions with fixed bucket bounds. Because the bounds are fixed, two distributions
-//! can be added or subtracted.
+//! Latency distributions with fixed bucket bounds, which allow adding and subtracting two
+//! distributions.
 
 /// Number of buckets for each doubling of the latency.
 const STEPS: usize = 4;
@@ -18,7 +18,7 @@ const _: () = assert!(FIRST_NS << DOUBLINGS < u64::MAX >> 17, "a bound and its r
 /// bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LatencyDistribution {
-    /// Number of operations in each bucket. The last entry is for operations that took longer than
+    /// Number of operations in each bucket. The last entry counts operations that took longer than
     /// the last bound. Empty before the first operation.
     counts: Vec<u64>,
     sum_ns: f64,
@@ -76,8 +76,8 @@ impl LatencyDistribution {
 
     /// Returns the cumulative histogram: for each bucket bound in nanoseconds, the number of timed
     /// operations that took at most that long. Both numbers ascend. Operations that took longer
-    /// than the last bound are included only in [`LatencyDistribution::timed`]. The bounds never
-    /// change; there are four for each doubling of the latency.
+    /// than the last bound are counted only by [`LatencyDistribution::timed`]. The bounds never
+    /// change, and there are four for each doubling of the latency.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut sum = 0;
         (0..BOUNDS).map(move |index| {
@@ -86,7 +86,7 @@ impl LatencyDistribution {
         })
     }
 
-    /// Returns the distribution of the operations since `earlier`, which must be an earlier
+    /// Returns the distribution of the operations after `earlier`, which must be an earlier
     /// distribution of the same store.
     #[must_use]
     pub fn since(&self, earlier: &LatencyDistribution) -> LatencyDistribution {
@@ -114,8 +114,7 @@ impl LatencyDistribution {
     }
 
     /// Returns the latency in nanoseconds that the fraction `share` of the timed operations did not
-    /// exceed. The result has an error of at most a tenth. Returns `None` if no operation was
-    /// timed.
+    /// exceed. The error is at most a tenth. Returns `None` if no operation was timed.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

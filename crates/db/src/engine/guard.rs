@@ -1,8 +1,8 @@
 //! Panic handling. A merge operator, a compaction filter, a device or the store itself may panic.
 //!
-//! A step that panics leaves its work incomplete. The objects that it was changing cannot be used
-//! any more, and the store rejects all further changes. Acknowledged commits are in the log, and
-//! the next opening recovers them.
+//! A step that panics leaves its work incomplete. The objects that it was changing can no longer be
+//! used, and the store rejects all further changes. Acknowledged commits are in the log, and the
+//! next opening recovers them.
 
 use super::Engine;
 use crate::error::{Error, Result};
@@ -10,10 +10,10 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Engine {
-    /// Runs a step of background work, in any thread. If the step panics, the panic is returned as
-    /// an error, and the store rejects all further changes.
+    /// Runs a step of background work on any thread. If the step panics, returns the panic as an
+    /// error, and the store rejects all further changes.
     pub(crate) fn guarded<T>(&self, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
-        // Unwind safety: state that the step left incomplete is not used again, because every step
+        // Unwind safety: state left incomplete by the step is not used again, because every step
         // first checks the store's health.
         catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| Err(self.panicked(what, &*panic)))
     }
@@ -26,8 +26,8 @@ impl Engine {
         self.poison(format!("{what} panicked: {text}"))
     }
 
-    /// Makes the store reject all further changes, for the reason `cause`. Returns the error that
-    /// later changes will report.
+    /// Makes the store reject all further changes because of `cause`. Returns the error that later
+    /// changes will report.
     #[cold]
     pub(super) fn poison(&self, cause: String) -> Error {
         let poisoned = alluvium_storage::Error::Poisoned { cause };
@@ -35,16 +35,15 @@ impl Engine {
             Ok(()) => Error::Closed,
             Err(error) => error.into(),
         };
-        // Wake all threads that wait for a step to complete, because it will not complete.
+        // Wake all threads that wait for a step, because it will never complete.
         self.throttle.wake_writers();
         self.throttle.call_all();
         error
     }
 }
 
-/// Guard for a commit between the assignment of its sequence numbers and its completion. If the
-/// guard is dropped by a panic, it notifies waiting commits that no later commit will become
-/// visible.
+/// Guards a commit from the assignment of its sequence numbers to its completion. If a panic drops
+/// the guard, it tells waiting commits that no later commit will become visible.
 pub(super) struct CommitGuard<'e> {
     engine: &'e Engine,
 }

@@ -73,10 +73,10 @@ impl Drop for SpaceReservation<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct IngestRegistry {
     under_way: Mutex<Vec<Weak<RunningIngest>>>,
-    /// Held during the whole attachment of ingests, so that there is one at a time.
+    /// Held for the entire attachment of ingests, so that only one runs at a time.
     turn: Mutex<()>,
-    /// Lock that is held exclusively while ingests become part of the store, and in shared mode by
-    /// conditional writes. It is acquired after `turn`.
+    /// Held exclusively while ingests become part of the store, and in shared mode by conditional
+    /// writes. It is acquired after `turn`.
     pub(crate) attaching: RwLock<()>,
 }
 
@@ -86,33 +86,33 @@ pub(crate) struct IngestRegistry {
 pub(crate) struct RunningIngest {
     runs: RwLock<Option<Box<dyn BulkIngest>>>,
     memory: AtomicU64,
-    /// Estimated memory of the running merges of layers, in bytes.
+    /// Estimated memory of the running layer merges, in bytes.
     merging: AtomicU64,
-    /// Number of layers, which is read without waiting for a spill in progress.
+    /// Number of layers. It can be read without waiting for a spill in progress.
     layers: AtomicU64,
-    /// Whether the layers must not change any more, because the ingest is being attached.
+    /// Whether the layers are frozen because the ingest is being attached.
     is_frozen: AtomicBool,
 }
 
-/// Number of layers above which the writer of an ingest helps to merge them. With fewer layers, the
-/// background merges them alone.
+/// Number of layers above which an ingest's writer helps to merge them. With fewer layers, the
+/// background threads merge them alone.
 const MOST_LAYERS: u64 = 48;
 
-/// Number of records in one slice of a merge of layers.
+/// Number of records in one slice of a layer merge.
 const MERGE_SLICE: usize = 4096;
 
-/// An attachment that has its place in the commit order. Conditional commits wait until it is
-/// dropped.
+/// An attachment that has been assigned its place in the commit order. Conditional commits wait
+/// until it is dropped.
 struct PlacedAttachment<'e> {
     place: SequenceAssignment,
     held: SpaceReservation<'e>,
     alone: RwLockWriteGuard<'e, ()>,
 }
 
-/// The result of assigning a place in the commit order to an attachment.
+/// The result of assigning an attachment its place in the commit order.
 enum AttachmentPlacement<'e> {
     Placed(PlacedAttachment<'e>),
-    /// A transaction with locks has begun, so the caller must lock the written ranges first.
+    /// A locking transaction has begun, so the caller must lock the written ranges first.
     NeedsLocks,
     ConditionFailed,
 }
@@ -124,8 +124,8 @@ enum AttachAttempt {
     ConditionFailed,
 }
 
-/// Number of times that the validation of a condition starts again because commits left the memory
-/// before they were validated. After that, other commits wait for the validation.
+/// Number of times that validation of a condition starts over because commits left memory before
+/// they were validated. After that, other commits wait for the validation.
 const MOST_GAPS: u32 = 3;
 
 /// Ingests to attach to the store as one commit.
@@ -141,8 +141,7 @@ pub(crate) struct IngestAttachment<'a> {
     pub(crate) terms: Option<&'a dyn AttachPreconditions>,
 }
 
-/// The condition under which ingests are attached. Most commits are validated while other commits
-/// continue.
+/// The condition for attaching ingests. Most commits are validated while other commits continue.
 pub(crate) trait AttachPreconditions {
     /// Validates all commits so far, unless they are all in memory.
     fn prepare(&self) -> Result<()>;
@@ -171,7 +170,7 @@ impl IngestRegistry {
         alive.map(bytes).sum()
     }
 
-    /// Runs one slice of the merges of layers in one of the running ingests.
+    /// Runs one slice of layer merging in one of the running ingests.
     pub(super) fn merge_slice(&self) -> Result<SliceOutcome> {
         let mut running: Vec<Arc<RunningIngest>> = Vec::new();
         running.extend(self.under_way.lock().iter().filter_map(Weak::upgrade));
@@ -179,8 +178,8 @@ impl IngestRegistry {
             match ingest.merge_slice() {
                 Ok(SliceOutcome::Nothing) => {}
                 Ok(SliceOutcome::Something) => return Ok(SliceOutcome::Something),
-                // Lookups become slower without the merge, but nothing is lost. It is started again
-                // after the next spill.
+                // Without the merge, lookups become slower, but nothing is lost. The next spill
+                // starts it again.
                 Err(error) if error.is_full() => {}
                 Err(error) => return Err(error.into()),
             }
@@ -227,7 +226,7 @@ impl RunningIngest {
         Ok(written?)
     }
 
-    /// Removes all layers that were added after `mark` was taken.
+    /// Removes all layers added after `mark` was taken.
     pub(crate) fn keep(&self, mark: u64) {
         let mut runs = self.runs.write();
         if let Some(ingest) = runs.as_mut() {
@@ -236,20 +235,20 @@ impl RunningIngest {
         self.count_memory(runs.as_deref());
     }
 
-    /// Declares to which marks the ingest may be rolled back, besides its current one.
+    /// Sets the marks, besides the current one, that the ingest may be rolled back to.
     pub(crate) fn protect(&self, marks: &[u64]) {
         if let Some(ingest) = self.runs.write().as_mut() {
             ingest.protect(marks);
         }
     }
 
-    /// Runs one slice of the merges of layers. Returns whether a merge was running.
+    /// Runs one slice of layer merging. Returns whether a merge was running.
     pub(crate) fn merge_slice(&self) -> alluvium_storage::Result<SliceOutcome> {
         let is_due = self.runs.read().as_ref().is_some_and(|runs| runs.is_merge_due());
         if is_due {
             self.arrange_merges()?;
         }
-        // The slice runs without the lock, so that the owner of the ingest can read and write.
+        // The slice runs without the lock, so that the ingest's owner can read and write.
         let merge = self.runs.read().as_ref().and_then(|runs| runs.running_merge());
         let Some(merge) = merge.filter(|_| !self.is_frozen.load(Ordering::Relaxed)) else {
             return Ok(SliceOutcome::Nothing);
@@ -270,8 +269,8 @@ impl RunningIngest {
         arranged
     }
 
-    /// Merges layers on the calling thread while there are too many of them. It does nothing where
-    /// the disk is full.
+    /// Merges layers on the calling thread while there are too many of them. Does nothing if the
+    /// disk is full.
     pub(crate) fn merge_if_behind(&self) -> Result<()> {
         while self.layers() > MOST_LAYERS {
             match self.merge_slice() {
@@ -284,12 +283,12 @@ impl RunningIngest {
         Ok(())
     }
 
-    /// Ends the merges of layers, so that the number of layers does not change any more.
+    /// Ends the layer merges, so that the number of layers stays fixed from now on.
     fn freeze(&self) {
         let mut runs = self.runs.write();
         if let Some(ingest) = runs.as_mut() {
-            // The result of a completed merge is installed. An error only means that no merge can
-            // be started, and none is wanted.
+            // The result of a completed merge is installed. An error only means that no new merge
+            // can be started, and none is wanted.
             let _ = ingest.arrange_merges();
         }
         self.is_frozen.store(true, Ordering::Relaxed);
@@ -311,8 +310,8 @@ impl RunningIngest {
         drop(self.take());
     }
 
-    /// Returns the memory that the ingest uses for the records and runs that it holds, in bytes.
-    /// Running merges are not included.
+    /// Returns the memory of the records and runs that the ingest holds, in bytes. Running merges
+    /// are not included.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
@@ -362,7 +361,7 @@ impl Engine {
     pub(crate) fn attach(&self, attachment: &IngestAttachment<'_>) -> Result<Option<SequenceNumber>> {
         let mut locks = None;
         loop {
-            // Locks are acquired before the turn, because their owners may wait for it.
+            // Acquire locks before the turn, because their owners may be waiting for it.
             if self.locks.are_required() && locks.is_none() && !attachment.is_locked {
                 locks = Some(self.lock_stretches(attachment.stretches)?);
             }
@@ -428,7 +427,7 @@ impl Engine {
     /// Returns `None` if the condition is false. Makes a checkpoint first, so that all earlier
     /// writes are in it, and makes another one if other writers have filled the log since.
     ///
-    /// Other commits continue until the end, when few commits remain to be validated and flushed.
+    /// Other commits continue until few commits remain to be validated and flushed.
     fn place_attachment(
         &self,
         attachment: &IngestAttachment<'_>,
@@ -484,8 +483,8 @@ impl Engine {
         }
     }
 
-    /// Makes checkpoints that contain all writes so far, and validates the condition for them,
-    /// while other commits continue.
+    /// Makes checkpoints that contain all writes so far, and validates the condition against these
+    /// writes, while other commits continue.
     fn flush_before_attachment(&self, terms: Option<&dyn AttachPreconditions>) -> Result<()> {
         self.checkpoint_everything()?;
         let Some(terms) = terms else {
@@ -493,8 +492,8 @@ impl Engine {
         };
         loop {
             terms.prepare()?;
-            // The first validation may have taken long. What was written meanwhile is flushed, so
-            // that little is left to do while other commits wait.
+            // The first validation may have taken long. Flush what was written meanwhile, so that
+            // little is left to do while other commits wait.
             if terms.capture() {
                 self.checkpoint_everything()?;
                 return terms.validate_captured();

@@ -164,9 +164,9 @@ pub struct TransactionInfo {
     /// Number of bytes of keys and values spilled to disk because the transaction exceeded its
     /// share of memory.
     pub spilled_bytes: u64,
-    /// Number of layers of spilled writes. Each lookup of the transaction searches them, from the
-    /// newest to the oldest. The background merges them, so that their number grows with the
-    /// logarithm of the transaction's size.
+    /// Number of layers of spilled writes. Each lookup of the transaction searches them from newest
+    /// to oldest. Background threads merge them, so that their number grows with the logarithm of
+    /// the transaction's size.
     pub spilled_layers: u64,
     /// Number of locks that the transaction holds.
     pub locks: usize,
@@ -270,7 +270,7 @@ impl Engine {
     pub(crate) fn end_transaction(&self, open: &OpenTransaction, how: TransactionEnd) {
         let mut ended = open.ended.write();
         self.end_entered(open, &mut ended, how);
-        // If the transaction had already timed out, its owner may have counted writes since.
+        // If the transaction had already timed out, its owner may have counted writes since then.
         self.set_write_bytes(open, 0);
     }
 
@@ -338,10 +338,10 @@ impl Engine {
         bytes.sum()
     }
 
-    /// Returns the number of bytes of writes that the transaction `open` may buffer in memory before
-    /// it spills them to disk: what other open transactions leave of the size of one memtable, and
-    /// at least an equal share of half a memtable. Transactions that are idle or small therefore do
-    /// not make others spill.
+    /// Returns how many bytes of writes the transaction `open` may buffer in memory before spilling
+    /// them to disk: whatever the other open transactions leave of one memtable's size, but at
+    /// least an equal share of half a memtable. Idle or small transactions therefore do not make
+    /// others spill.
     pub(crate) fn share_of_transaction(&self, open: &OpenTransaction) -> usize {
         let count = self.transactions.open.load(Ordering::Relaxed).max(1);
         let all = self.transactions.buffered.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! Static dispatch over the structures (kinds of dictionaries) of a store. The structure of a
-//! keyspace is known when a read begins. A separate copy of the read code is compiled for each
-//! structure, so that no function is called through a pointer.
+//! Static dispatch over the structures (kinds of dictionaries) of a store. A keyspace's structure
+//! is known when a read begins. The read code is compiled once for each structure, so that no
+//! function is called through a pointer.
 
 use alluvium_base::SequenceNumber;
 use alluvium_dictionary::contract::{
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 /// Evaluates the same expression for each structure. The first form wraps the result in the enum
-/// variant of the same structure.
+/// variant of that structure.
 macro_rules! each {
     ($kind:ident => $made:ident, $value:expr, $own:ident => $does:expr) => {
         match $value {
@@ -113,7 +113,7 @@ pub(crate) enum StructureReader<'d> {
     Map(map::MapReader<'d>),
 }
 
-/// The position at which a suspended lookup continues in a dictionary.
+/// The position at which a suspended lookup resumes in a dictionary.
 #[derive(Debug)]
 pub(crate) enum StructureSearch {
     Tiered(tiered::TreeSearch),
@@ -124,21 +124,21 @@ pub(crate) enum StructureSearch {
 }
 
 impl StructureReader<'_> {
-    /// Searches the dictionary for a key, and passes its messages to `gather`. Waits for nodes that
-    /// must be read from the device.
+    /// Searches the dictionary for a key and passes the key's messages to `gather`. Waits for nodes
+    /// that must be read from the device.
     #[inline]
     pub(crate) fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
         each!(StructureReader, self, own => lookup::gather(own, key, gather))
     }
 
     /// Searches the dictionary for several keys. A node that several of these lookups wait for is
-    /// read only once, together with other nodes.
+    /// read only once, along with other nodes.
     pub(crate) fn gather_many(&self, keys: &[LookupKey<'_>], gathers: &mut [LookupState<'_>]) -> Result<()> {
         each!(StructureReader, self, own => batch::gather_many(own, keys, gathers))
     }
 
-    /// Like [`StructureReader::gather_many`], but reads nothing from the device. Returns whether
-    /// every lookup could be completed.
+    /// Like [`StructureReader::gather_many`], but never reads from the device. Returns whether
+    /// every lookup completed.
     pub(crate) fn gather_many_in_memory(
         &self,
         keys: &[LookupKey<'_>],
@@ -235,8 +235,8 @@ pub(crate) enum StructureScan {
 }
 
 impl StructureScan {
-    /// Positions the scan at `key`. The next key returned is the first one at or after `key` in the
-    /// direction of the scan.
+    /// Positions the scan so that the next key returned is the first one at or after `key` in the
+    /// scan's direction.
     pub(crate) fn seek(&mut self, key: &[u8]) {
         each!(StructureScan, self, own => own.seek(key));
     }

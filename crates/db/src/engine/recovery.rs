@@ -1,4 +1,4 @@
-//! Creation and recovery of a store. Recovery opens the newest checkpoint, and then replays the log
+//! Creates and recovers stores. Recovery opens the newest checkpoint, and then replays the log
 //! records after it.
 
 use super::Engine;
@@ -45,8 +45,8 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// Description of a repair: part of the catalog was lost in the tree, and it was rewritten from its
-/// second copy.
+/// Describes a repair in which the catalog, part of which was lost in the tree, was rewritten from
+/// its second copy.
 const CATALOG_RESTORED: &str = "the list of keyspaces and named snapshots was restored from its second copy";
 
 impl Engine {
@@ -81,7 +81,7 @@ impl Engine {
             return Engine::assemble(store, dictionaries, catalog, options, plan, queue, 0);
         }
         let opening = match existing {
-            // A read-only opening does not need the extent map, because it writes nothing.
+            // A read-only opening writes nothing, so it does not need the extent map.
             ExistencePolicy::ReadOnly => {
                 let mut opening = Store::open_without_map(directories, &store_options)?;
                 if let Some(damage) = rebuild_map(&mut opening)? {
@@ -103,8 +103,8 @@ impl Engine {
         let mut engine = Engine::replayed(store, replay, catalog, &how, options, plan)?;
         engine.reads_only = existing == ExistencePolicy::ReadOnly;
         if engine.dictionaries.has_left_damage && !engine.reads_only {
-            // This checkpoint removes the damaged pages from the manifest. New pages will be
-            // created for the next paged keyspace.
+            // This checkpoint removes the damaged pages from the manifest. New pages are created
+            // for the next paged keyspace.
             match engine.checkpoint_now() {
                 Err(error) if error.is_full() => {}
                 other => other?,
@@ -113,8 +113,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Opens as much of a damaged store as possible. If `than` is `None`, it opens the newest
-    /// generation; otherwise the newest generation before `than`.
+    /// Opens as much of a damaged store as possible, starting from the newest generation before
+    /// `than`, or from the newest one if `than` is `None`.
     pub(crate) fn repair(
         directories: TierDirectories,
         options: &Options,
@@ -154,15 +154,15 @@ impl Engine {
             salvaged.mended.push(CATALOG_RESTORED.to_owned());
         }
         if !salvaged.lost.is_empty() || !salvaged.mended.is_empty() {
-            // The dictionaries on disk still refer to damaged nodes; the checkpoint removes these
+            // The dictionaries on disk still refer to damaged nodes. The checkpoint removes these
             // references.
             engine.checkpoint_now()?;
         }
         Ok((engine, salvaged))
     }
 
-    /// Creates the engine from the dictionaries on disk and the memtables to which the log was
-    /// replayed.
+    /// Creates the engine from the dictionaries on disk and the memtables that hold the replayed
+    /// log.
     fn replayed(
         store: Store,
         replay: LogReplay,
@@ -290,8 +290,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Pins the versions of the named snapshots that commit `removed` has removed. Commit `removed`
-    /// is in the log but may not be durable. Until it is, a power failure may bring these snapshots
+    /// Pins the versions of the named snapshots that commit `removed` removed. This commit is in
+    /// the log but may not be durable yet, in which case a power failure may bring the snapshots
     /// back.
     fn keep_removed_snapshots(&self, removed: SequenceNumber) -> Result<()> {
         let now = self.catalog.snapshots();
@@ -317,7 +317,7 @@ impl Engine {
             return Ok(records);
         }
         match self.catalog_in_tree(at) {
-            // From now on the first copy is not read any more, so this warning is logged only once.
+            // The first copy is not read again, so this warning is logged only once.
             Err(damage) if damage.is_damage() && copy.replace_first() => {
                 tracing::warn!(
                     "the first copy of the list of keyspaces cannot be read, so the second one is used: {damage}"
@@ -342,8 +342,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// Rewrites damaged runs without their unreadable parts. Returns the key ranges that were lost,
-    /// and descriptions of the repairs.
+    /// Rewrites damaged runs without their unreadable parts. Returns the lost key ranges and
+    /// descriptions of the repairs.
     pub(crate) fn repair_runs(&self) -> Result<(Vec<LostRange>, Vec<String>)> {
         let (mut lost, mut done) = self.dictionaries.repair_runs()?;
         let catalog = catalog::range();
@@ -353,7 +353,7 @@ impl Engine {
             done.push(CATALOG_RESTORED.to_owned());
         }
         if has_copy {
-            // The second copy contains the entire catalog, so no key of the catalog is lost.
+            // The second copy contains the entire catalog, so none of its keys are lost.
             for lost in &mut lost {
                 if let Some(end) = catalog.high.clone().filter(|end| lost.range.low < *end) {
                     lost.range.low = end;
@@ -362,7 +362,7 @@ impl Engine {
             lost.retain(|lost| !lost.range.is_empty());
         }
         if !done.is_empty() {
-            // The runs on disk still refer to damaged nodes; the checkpoint removes these
+            // The runs on disk still refer to damaged nodes. The checkpoint removes these
             // references.
             self.checkpoint_now()?;
         }
@@ -370,7 +370,7 @@ impl Engine {
     }
 
     /// Rewrites the catalog from its second copy if part of it was lost in the tree. Returns
-    /// whether it was rewritten.
+    /// whether it did.
     fn restore_catalog(&self) -> Result<bool> {
         if !self.dictionaries.second_catalog.is_used() {
             return Ok(false);
@@ -413,13 +413,13 @@ pub(crate) struct StoreSalvage {
     /// The generation that was opened, and the sequence number up to which it contains all commits.
     pub(crate) generation: u64,
     pub(crate) cut: SequenceNumber,
-    /// Result of the repair of the log.
+    /// Result of repairing the log.
     pub(crate) report: RepairReport,
     /// Description of the damage to the extent map, if the map was rebuilt.
     pub(crate) map_damage: Option<String>,
-    /// Key ranges that were damaged, as internal keys of the tree.
+    /// Damaged key ranges, as internal keys of the tree.
     pub(crate) lost: Vec<LostRange>,
-    /// Descriptions of the parts of the tree that were rebuilt.
+    /// Descriptions of the rebuilt parts of the tree.
     pub(crate) mended: Vec<String>,
 }
 
@@ -469,8 +469,8 @@ impl LogReplay {
             )));
         }
         let bytes = memtable_bytes(record.payload.len() as u64, writes - ranges, ranges);
-        // Sequence numbers that are missing from the log were voided, or belong to commits that
-        // were never acknowledged.
+        // Sequence numbers missing from the log were voided, or belong to commits that were never
+        // acknowledged.
         self.queue.skip_to(record.first - 1);
         let place = self.queue.assign(writes, bytes, || ());
         assert_eq!(
@@ -486,7 +486,7 @@ impl LogReplay {
     }
 }
 
-/// Adds a memtable that is older than all others. It contains the writes that a dictionary had not
+/// Adds a memtable that is older than all others, with the writes that a dictionary had not
 /// received when the durable generation was made.
 fn hold_below(queue: &MemtableQueue, held: &HeldWrites) -> alluvium_storage::Result<()> {
     let damaged = |found: String| {
@@ -514,8 +514,8 @@ fn hold_below(queue: &MemtableQueue, held: &HeldWrites) -> alluvium_storage::Res
     Ok(())
 }
 
-/// Searches for damage in the data that is needed to open the store. If any damage is found, the
-/// extent map is rebuilt from the undamaged extents.
+/// Searches the data needed to open the store for damage. If any is found, rebuilds the extent map
+/// from the undamaged extents.
 fn survey(opening: &mut StoreOpening) -> Result<(DamageSurvey, Option<String>)> {
     let superblock = opening.superblock();
     let files = DataFiles {
@@ -538,8 +538,8 @@ fn survey(opening: &mut StoreOpening) -> Result<(DamageSurvey, Option<String>)> 
     Ok((surveyed, damage))
 }
 
-/// If the extent map is damaged, rebuilds it from the extents that can be reached from the
-/// manifest, and returns a description of the damage.
+/// If the extent map is damaged, rebuilds it from the extents reachable from the manifest, and
+/// returns a description of the damage.
 fn rebuild_map(opening: &mut StoreOpening) -> Result<Option<String>> {
     let Some(damage) = opening.map_damage().map(ToString::to_string) else {
         return Ok(None);
@@ -554,12 +554,12 @@ fn rebuild_map(opening: &mut StoreOpening) -> Result<Option<String>> {
     Ok(Some(damage))
 }
 
-/// Minimum memory of the in-place page store, as a multiple of the memtable size. It applies to
+/// Minimum memory of the in-place page store, as a multiple of the memtable size. It matters in
 /// simulations, which have no memory limit.
 const PAGED_MEMTABLES: u64 = 2;
 
-/// Returns the memory limit of the in-place page store in bytes: three eighths of the store's
-/// memory limit. The caches shrink by the memory that it actually uses.
+/// Returns the memory limit of the in-place page store in bytes, which is three eighths of the
+/// store's memory limit. The caches shrink by the memory that it actually uses.
 fn paged_bytes(plan: &ResolvedOptions) -> usize {
     (plan.memory / 8 * 3).max(PAGED_MEMTABLES * plan.scale.memtable) as usize
 }

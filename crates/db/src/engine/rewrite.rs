@@ -1,25 +1,24 @@
 //! Full compaction of the store, at the user's request.
 //!
 //! If the disk is full, a checkpoint after each rewrite frees the space of the replaced data before
-//! the next rewrite starts. A structure for which there is too little space is tried again after
-//! the other structures, which may need less space. For example, a structure that contains only
-//! deleted data needs almost none.
+//! the next rewrite starts. A structure that finds too little space is retried after the others,
+//! which may need less. For example, a structure that contains only deleted data needs almost none.
 
 use super::Engine;
 use super::steps::{SLICE, SliceOutcome};
 use crate::error::Result;
 use alluvium_dictionary::contract::Dictionary;
 
-/// Maximum number of slices that are run to finish the compactions that are due.
+/// Maximum number of slices run to finish the due compactions.
 const MOST_SLICES: usize = 100_000;
 
 /// Number of poll intervals without progress after which a full compaction fails if the disk is
-/// full. This takes about a second.
+/// full. They take about a second.
 const FULL_NAPS: usize = 500;
 
 impl Engine {
-    /// Rewrites all data of the store. Old versions and deleted data are dropped, and compaction
-    /// filters are applied to every entry.
+    /// Rewrites all data of the store. Drops old versions and deleted data, and applies compaction
+    /// filters to every entry.
     pub(crate) fn compact(&self) -> Result<()> {
         self.checkpoint_everything()?;
         let mut left: Vec<_> = self
@@ -48,7 +47,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Rewrites the contents of one dictionary, part by part.
+    /// Rewrites a dictionary's contents part by part.
     fn rewrite(&self, dictionary: &dyn Dictionary) -> Result<()> {
         let mut key = Vec::new();
         loop {
@@ -62,9 +61,9 @@ impl Engine {
         }
     }
 
-    /// Runs all compactions that are due. If the disk is full, later compactions use the space that
-    /// earlier ones have freed. It fails if no compaction makes progress and no space is freed. If
-    /// the disk then turns out to have space again, the compactions are tried once more.
+    /// Runs all due compactions. If the disk is full, later compactions use the space that earlier
+    /// ones freed. Fails if no compaction makes progress and no space is freed. If the disk then
+    /// turns out to have space again, the compactions are tried once more.
     fn settle_all(&self) -> Result<()> {
         let mut was_full = true;
         loop {
@@ -86,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// Returns the number of bytes that are not referenced any more but have not been freed.
+    /// Returns the number of bytes that are no longer referenced but have not been freed.
     fn unused_bytes(&self) -> u64 {
         let total = self.store.usage().0.total();
         total.dead_bytes + total.dying_bytes
@@ -99,10 +98,10 @@ impl Engine {
         self.reclaim()
     }
 
-    /// Runs all compactions that are due, and waits for those that other threads are running. The
-    /// number of slices is limited, because concurrent writes may keep making compactions due. If
-    /// the disk is full and there is no progress for a while, it fails: there is no space for the
-    /// compactions that are due.
+    /// Runs all due compactions, and waits for those that other threads are running. The number of
+    /// slices is limited, because concurrent writes may keep making compactions due. If the disk is
+    /// full and nothing progresses for a while, fails because there is no space for the due
+    /// compactions.
     fn settle(&self) -> Result<()> {
         let patience = if self.plan.workers == 0 { 0 } else { FULL_NAPS };
         let mut naps = 0;

@@ -1,5 +1,5 @@
-//! Ghosts: keys that were recently read or evicted but are not in the cache. Of each key, only four
-//! bytes of its hash are stored.
+//! Ghosts: keys that were recently read or evicted but are not in the cache. Only four bytes of
+//! each key's hash are stored.
 
 use super::table::pick;
 
@@ -11,15 +11,15 @@ const GHOSTS: usize = 8;
 /// Tuning: `size_of::<u32>()` since 2026-11-22.
 pub(super) const GHOST_BYTES: usize = size_of::<u32>();
 
-/// Buckets of ghosts. In each bucket, the ghosts are ordered from the newest to the oldest. A new
-/// ghost replaces the oldest ghost of its bucket.
+/// Buckets of ghosts, each ordered from newest to oldest. A new ghost replaces the oldest one in
+/// its bucket.
 #[derive(Debug, Default)]
 pub(super) struct GhostTable {
     buckets: Box<[[u32; GHOSTS]]>,
 }
 
-/// Returns the half of the hash that is stored. This half also selects the bucket, so that ghosts
-/// can be moved to a table with another number of buckets. It is never zero.
+/// Returns the half of the hash that is stored. It also selects the bucket, so that ghosts can be
+/// moved to a table with a different number of buckets. It is never zero.
 fn tag(hash: u64) -> u32 {
     (hash as u32).max(1)
 }
@@ -32,8 +32,8 @@ impl GhostTable {
         }
     }
 
-    /// Creates a table with space for at least `keys` ghosts, and copies the newest ghosts of this
-    /// table to it.
+    /// Creates a table with space for at least `keys` ghosts, and copies this table's newest ghosts
+    /// to it.
     pub(super) fn resized(&self, keys: usize) -> GhostTable {
         let mut ghosts = GhostTable::new(keys);
         for bucket in &self.buckets {
@@ -44,7 +44,7 @@ impl GhostTable {
         ghosts
     }
 
-    /// Returns the number of ghosts for which the table has space.
+    /// Returns the number of ghosts that fit into the table.
     pub(super) fn keys(&self) -> usize {
         self.buckets.len() * GHOSTS
     }
@@ -58,7 +58,7 @@ impl GhostTable {
         (count > 0).then(|| &mut self.buckets[pick(hash, count)])
     }
 
-    /// Adds the key with this hash, in place of the oldest ghost of its bucket.
+    /// Adds the key with this hash, replacing the oldest ghost in its bucket.
     pub(super) fn note(&mut self, hash: u64) {
         if let Some(bucket) = self.bucket(hash) {
             bucket.rotate_right(1);

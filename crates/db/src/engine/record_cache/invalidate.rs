@@ -1,5 +1,5 @@
-//! Invalidation of cached records. Before the tree publishes the messages of a memtable, the cache
-//! updates or removes every record that they affect.
+//! Invalidates cached records. Before the tree publishes a memtable's messages, the cache updates
+//! or removes every record that they affect.
 
 use super::RecordCache;
 use alluvium_base::{MessageKind, SequenceNumber};
@@ -9,23 +9,22 @@ use alluvium_dictionary::memtable::{KeyVersionIter, Memtable};
 use alluvium_dictionary::rules::KeyspaceSchema;
 use std::sync::Arc;
 
-/// The invalidation of the keys of one memtable, which is performed in slices. The tree may publish
-/// the memtable's messages once the invalidation is complete.
+/// Invalidation of one memtable's keys, performed in slices. Once it is complete, the tree may
+/// publish the memtable's messages.
 #[derive(Debug)]
 pub(crate) struct CacheInvalidation {
     memtable: Arc<Memtable>,
     cut: SequenceNumber,
     schema: Arc<dyn KeyspaceSchema>,
     deletes_ranges: bool,
-    /// The cache shards whose records have not been compared with the range deletes of the
-    /// memtable.
+    /// The cache shards whose records have not been compared with the memtable's range deletes.
     shards: std::ops::Range<usize>,
     keys: InvalidationCursor,
 }
 
 #[derive(Debug)]
 enum InvalidationCursor {
-    /// All keys of the memtable are left to process.
+    /// All keys of the memtable have yet to be processed.
     All,
     After(Vec<u8>),
     Done,
@@ -72,8 +71,8 @@ impl RecordCache {
 }
 
 impl CacheInvalidation {
-    /// Performs a slice of the invalidation: updates or removes the records of approximately `keys`
-    /// keys.
+    /// Runs a slice of the invalidation, which updates or removes the records of approximately
+    /// `keys` keys.
     pub(crate) fn poll(&mut self, records: &RecordCache, keys: usize) -> StepProgress {
         let mut left = keys;
         for shard in self.shards.by_ref() {
@@ -108,10 +107,10 @@ impl CacheInvalidation {
         StepProgress::Done
     }
 
-    /// Processes one key. If its newest message is a put without an expiry time, and the memtable
-    /// has no range deletes, the put is the key's next value in the tree; the cached record is
-    /// updated to this value. Otherwise the cached record is removed. A key that is written several
-    /// times in one memtable is usually read often, too, so it is treated as hot.
+    /// Processes one key. If the key's newest message is a put without an expiry time, and the
+    /// memtable has no range deletes, the put is the key's next value in the tree, so the cached
+    /// record is updated to it. Otherwise the cached record is removed. A key written several times
+    /// in one memtable is usually read often too, so it is treated as hot.
     fn settle(&self, records: &RecordCache, key: &[u8], mut versions: KeyVersionIter<'_>) {
         match versions.next() {
             Some(newest)

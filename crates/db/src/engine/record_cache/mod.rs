@@ -1,14 +1,14 @@
-//! The record cache: it caches frequently read records individually, instead of the pages that
+//! The record cache holds individual records that are read frequently, instead of the pages that
 //! contain them.
 //!
 //! If accesses are skewed, a page cache spends most of its memory on cold records that share a page
-//! with a hot record. The record cache caches only the hot records. It serves readers of the latest
-//! version; a lookup searches it after the memtables and before the tree. (GTSSL re-inserts records
+//! with a hot record. The record cache holds only the hot records. It serves readers of the latest
+//! version. A lookup searches it after the memtables and before the tree. (GTSSL re-inserts records
 //! that were read into its upper tiers, Spillane et al., FAST 2011. Here the uppermost tier is
 //! memory, and nothing is written.)
 //!
-//! *Scope*: which keys are frequently read, the values of these keys in the tree, and the memory
-//! that the cached records occupy.
+//! *Scope*: which keys are read frequently, their values in the tree, and the memory that cached
+//! records occupy.
 //!
 //! *Must not depend on*: how the tree stores records, memtables except for their keys, snapshots,
 //! threads.
@@ -30,40 +30,39 @@
 //!
 //! *Keeping.* The reader has found no message for its key in the interval (cut of V, P]. If `begun`
 //! ≤ P, every version of the tree that is published or about to be published has a cut of at most
-//! P. The key therefore has the same value in all these versions as in V. A flush that begins later
-//! first raises `begun`, and then acquires the lock of the key's shard to invalidate or update the
-//! cached record. If a reader acquires the lock only after this flush, it sees the raised `begun`.
+//! P, so the key has the same value in all of them as in V. A flush that begins later first raises
+//! `begun`, and then acquires the lock of the key's shard to invalidate or update the cached
+//! record. A reader that acquires the lock only after this flush sees the raised `begun`.
 //!
 //! *Answering.* A cached record was read from some version U of the tree. Because of the shard's
 //! lock, the reader sees a value of `begun` that is at least the cut of U. Since `begun` ≤ P, the
-//! cut of U is at most P. If U is older than V, any message for the key between U and V has caused
-//! the record to be invalidated or updated before V was published. If U is newer than V, the
-//! messages between V and U are in memtables that the reader has already searched without finding
-//! the key. If the reader has found merge operands for the key in these memtables, U must not be
-//! newer than V. For this reason, such a reader compares `begun` with the cut of V instead of P.
+//! cut of U is at most P. If U is older than V, any message for the key between U and V caused the
+//! record to be invalidated or updated before V was published. If U is newer than V, the messages
+//! between V and U are in memtables that the reader has already searched without finding the key. A
+//! reader that found merge operands for the key in these memtables must not use a U newer than V,
+//! so it compares `begun` with the cut of V instead of P.
 //!
-//! *Renewing.* If the newest message for a key in the flushed memtable is a plain put and the key
-//! is cached, the cached record is updated to the new value. Any other cached record that the
-//! memtable affects is removed. From this update until publication, the record has the value of the
-//! next version, whose cut is c. No reader sees this value too early. Readers at positions below c
-//! are refused, because `begun` is above P. Readers at positions of c or above find the put in the
-//! memtable until the version with cut c is published; merge operands above the put are applied to
-//! the put.
+//! *Renewing.* If the newest message for a cached key in the flushed memtable is a plain put, the
+//! cached record is updated to the new value. Any other cached record that the memtable affects is
+//! removed. From this update until publication, the record has the value of the next version, whose
+//! cut is c. No reader sees this value too early. Readers at positions below c are refused, because
+//! `begun` is above P. Readers at positions of c or above find the put in the memtable until the
+//! version with cut c is published, and apply any merge operands above the put to it.
 //!
-//! A flush that fails and starts over has the same cut, and until its version is published, readers
-//! at or above the cut are unaffected. Values that can change *without* a commit are never cached:
+//! A flush that fails and starts over has the same cut. Until its version is published, readers at
+//! or above the cut are unaffected. Values that can change *without* a commit are never cached:
 //! puts with an expiry time, and all records of keyspaces with a compaction filter. The absence of
 //! a key is not cached either, because the tree answers such lookups from its maplets.
 //!
 //! # Admission
 //!
-//! While there is free memory, every offered record is admitted. After that, a record is admitted
-//! only if its key was read or evicted recently: the cache remembers such keys as ghosts, half as
-//! many as the records it can cache. Records are evicted in the order of their arrival. If a record
-//! that is due for eviction has been used, its use count is reduced by one, and it is moved behind
-//! the other records instead. The table shows hit ratios in percent for one million keys with a
-//! scattered Zipf distribution of exponent 0.99. The caches have space for the given share of the
-//! records. The ratios were measured in the second half of six million reads:
+//! While memory is free, every offered record is admitted. After that, a record is admitted only if
+//! its key was read or evicted recently. The cache remembers such keys as ghosts, half as many as
+//! the records that it can hold. Records are evicted in the order of their arrival, except that a
+//! record that has been used since is moved behind the others instead, and its use count drops by
+//! one. The table shows hit ratios in percent for one million keys with a scattered Zipf
+//! distribution of exponent 0.99. The caches can hold the given share of the records. The ratios
+//! were measured in the second half of six million reads:
 //!
 //! | policy | 2 % | 5 % | 10 % | 20 % |
 //! |---|---|---|---|---|
@@ -74,10 +73,10 @@
 //! | ghosts before a clock of three uses (this one) | 71.0 | 77.2 | 81.7 | 86.1 |
 //! | the most frequent, known beforehand | 71.4 | 78.0 | 83.0 | 88.1 |
 //!
-//! A record that is flushed to the tree and is not cached may be admitted before it has ever been
-//! read. This is for workloads that mainly read the newest records. To detect them, one in sixteen
-//! flushed keys is admitted as a sample. Once a quarter of the samples have been read, all other
-//! flushed keys are admitted as well.
+//! A record that is flushed to the tree without being cached may be admitted before it has ever
+//! been read. This serves workloads that mainly read the newest records. To detect them, one in
+//! sixteen flushed keys is admitted as a sample. Once a quarter of the samples have been read, all
+//! other flushed keys are admitted as well.
 //!
 //! Measured with two million records of 124 bytes (eight times the memory), on two shared virtual
 //! processors (`cargo bench -p alluvium --bench db skew`), with 15 MiB for both caches. Without a
@@ -131,7 +130,7 @@ pub struct RecordStats {
     pub hits: u64,
     /// Number of lookups that had to continue in the tree.
     pub misses: u64,
-    /// Number of offered records that had been rejected or evicted recently. A larger cache might
+    /// Number of offered records that had recently been rejected or evicted. A larger cache might
     /// have answered these lookups.
     pub ghost_hits: u64,
     /// Number of records in the cache.
@@ -142,8 +141,8 @@ pub struct RecordStats {
     pub bytes: u64,
     /// Memory that the cache uses now, in bytes.
     pub used_bytes: u64,
-    /// Additional memory that would be needed to cache the records of all ghosts (recently read or
-    /// evicted keys), in bytes.
+    /// Additional bytes of memory needed to cache the records of all ghosts (recently read or
+    /// evicted keys).
     pub ghost_bytes: u64,
 }
 
@@ -177,8 +176,8 @@ impl RecordCache {
         records
     }
 
-    /// Sets the memory budget to `bytes`, by resizing one shard after the other. Hot records are
-    /// kept. If a shard has less than a few kibibytes, it caches nothing.
+    /// Sets the memory budget to `bytes` by resizing one shard after the other. Hot records are
+    /// kept. A shard with less than a few kibibytes caches nothing.
     pub(crate) fn set_budget(&self, bytes: u64) {
         self.budget.store(bytes, Ordering::Relaxed);
         let each = (bytes / self.shards.len() as u64) as usize;
@@ -204,8 +203,8 @@ impl RecordCache {
         }
     }
 
-    /// Prefetches the record of a key. Call it some time after [`RecordCache::prefetch`], when the
-    /// hash table slots have arrived.
+    /// Prefetches a key's record. Call it some time after [`RecordCache::prefetch`], once the hash
+    /// table slots have arrived.
     #[inline]
     pub(crate) fn prefetch_record(&self, key: LookupKey<'_>) {
         if !self.is_off() {
@@ -213,9 +212,9 @@ impl RecordCache {
         }
     }
 
-    /// Looks up a key. If it is cached, its value is appended to `value`, and true is returned. The
-    /// caller must have searched the memtables for every message of the key that is above its
-    /// version of the tree, up to sequence number `seen`.
+    /// Looks up a key. If it is cached, appends its value to `value` and returns true. The caller
+    /// must have searched the memtables for every message of the key above its version of the tree,
+    /// up to sequence number `seen`.
     #[inline]
     pub(crate) fn get(&self, key: LookupKey<'_>, seen: SequenceNumber, value: &mut Vec<u8>) -> bool {
         if self.is_off() {
@@ -226,8 +225,8 @@ impl RecordCache {
         self.begun.load(Ordering::Acquire) <= seen && shard.get(hash, key, value)
     }
 
-    /// Offers the value that a key has in the caller's version of the tree; the cache may keep it.
-    /// The caller must know that there is no message for the key above this version, up to sequence
+    /// Offers the value that a key has in the caller's version of the tree. The cache may keep it.
+    /// The caller must know that no message for the key exists above this version, up to sequence
     /// number `seen`.
     pub(crate) fn offer(&self, key: LookupKey<'_>, value: &[u8], seen: SequenceNumber) {
         if self.is_off() {
@@ -252,9 +251,9 @@ impl RecordCache {
         self.shard(hash).lock().forget(hash, key);
     }
 
-    /// Updates a cached record to the next value of its key in the tree. If the key is not cached,
-    /// it may be admitted, but only if `may_keep` returns true. If the key is not admitted and
-    /// `is_hot` is true, it is remembered as a ghost.
+    /// Updates a cached record to its key's next value in the tree. A key that is not cached may be
+    /// admitted, but only if `may_keep` returns true. If it is not admitted and `is_hot` is true,
+    /// it is remembered as a ghost.
     fn renew(&self, key: LookupKey<'_>, value: &[u8], is_hot: bool, may_keep: impl FnOnce() -> bool) {
         let (key, hash) = (key.bytes(), key.hash());
         let mut shard = self.shard(hash).lock();
@@ -268,8 +267,8 @@ impl RecordCache {
         }
     }
 
-    /// Removes all records of a shard for whose keys `is` returns true. Returns the number of keys
-    /// that were tested.
+    /// Removes a shard's records for whose keys `is` returns true. Returns the number of keys
+    /// tested.
     fn forget_in(&self, shard: usize, is: impl Fn(&[u8]) -> bool) -> usize {
         let mut shard = self.shards[shard].lock();
         let compared = shard.len();
@@ -290,7 +289,7 @@ impl RecordCache {
         self.shards.iter().all(|shard| shard.lock().len() == 0)
     }
 
-    /// Returns the memory budget in bytes. This costs only one atomic load.
+    /// Returns the memory budget in bytes, at the cost of a single atomic load.
     pub(crate) fn budget_bytes(&self) -> u64 {
         self.budget.load(Ordering::Relaxed)
     }

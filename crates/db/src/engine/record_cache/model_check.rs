@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The model uses the actual cache. The tree, the memtables and the visible sequence number are
-//! minimal models that satisfy E2. Each ordering mistake that the real code avoids is made once on
-//! purpose, and the model checker must detect it.
+//! minimal models that satisfy E2. The model deliberately makes each ordering mistake that the real
+//! code avoids, and the model checker must detect it.
 
 use super::RecordCache;
 use super::sync::{AtomicU64, Mutex, Ordering};
@@ -34,11 +34,10 @@ enum PlantedMistake {
 
 const KEYS: [&[u8]; 2] = [b"river", b"lake"];
 
-/// Model of a store with two keys. Commit n adds n to the value of the first key, and puts the
-/// value n for the second key. The values of both keys are therefore known at every sequence
-/// number.
+/// Model of a store with two keys. Commit n adds n to the first key's value and puts the value n
+/// for the second key, so both values are known at every sequence number.
 struct CoherenceModel {
-    /// The memtables from the newest to the oldest: the base and the commits of each.
+    /// The memtables from newest to oldest, each with its base and its commits.
     memtables: Mutex<Vec<(SequenceNumber, Vec<SequenceNumber>)>>,
     /// The cut of the published version of the tree.
     version: AtomicU64,
@@ -62,7 +61,7 @@ impl CoherenceModel {
         }
     }
 
-    /// Performs a commit that merges into the first key and puts the second key.
+    /// Commits a merge into the first key and a put of the second key.
     fn commit(&self) {
         let sequence = self.visible.load(Ordering::SeqCst) + 1;
         self.memtables.lock()[0].1.push(sequence);
@@ -119,8 +118,8 @@ impl CoherenceModel {
         (place, [merged + above.iter().sum::<u64>(), put])
     }
 
-    /// Returns the value of a key below the memtables, which contain either no message for the key
-    /// or only merge operands. The value is taken from the cache if it is cached. Otherwise it is
+    /// Returns a key's value below the memtables, which contain either no message for the key or
+    /// only merge operands. The value comes from the cache if it is cached there. Otherwise it is
     /// `tree`, the value in the tree.
     fn below(
         &self,

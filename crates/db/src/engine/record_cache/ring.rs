@@ -1,24 +1,24 @@
-//! A ring buffer of records, in the order of their arrival. Each record begins with the length of
-//! its key and the length of its value, in two bytes each.
+//! A ring buffer of records in the order of their arrival. Each record begins with the lengths of
+//! its key and its value, two bytes each.
 
 use alluvium_storage::memory::ZeroedBuffer;
 
 /// Byte offset of a record in the ring buffer.
 pub(super) type RingOffset = u32;
 
-/// Number of bytes in front of a record's key.
+/// Number of bytes before a record's key.
 const HEADER: usize = 4;
 
-/// The ring buffer. Each record is stored in one piece: a record that does not fit before the end
-/// of the buffer is stored at its start.
+/// The ring buffer. Each record is stored contiguously: if it does not fit before the end of the
+/// buffer, it is stored at the start.
 #[derive(Debug, Default)]
 pub(super) struct RecordRing {
     bytes: ZeroedBuffer,
     /// `tail` is the offset of the oldest record, and `head` is the end of the newest record.
     tail: usize,
     head: usize,
-    /// End of the last record that is stored before the wrap to the start. It is valid only while
-    /// the newest records are at the start of the buffer again (`head <= tail`).
+    /// End of the last record before the wrap to the start. It is valid only while the newest
+    /// records are stored at the start of the buffer again (`head <= tail`).
     end: usize,
     records: usize,
     /// Number of bytes occupied by records, including their headers.
@@ -54,23 +54,22 @@ impl RecordRing {
     }
 
     /// Returns whether the largest free piece of the ring is smaller than a sixteenth of the ring.
-    /// The ring has then evicted records, or will do so soon.
+    /// If so, the ring has evicted records or will soon do so.
     pub(super) fn is_full(&self) -> bool {
         self.room(self.bytes.len() / 16).is_none()
     }
 
-    /// Returns the number of records in the ring, including records that were removed from the
-    /// table.
+    /// Returns the number of records in the ring, including those removed from the table.
     pub(super) fn len(&self) -> usize {
         self.records
     }
 
-    /// Returns the mean size of a record in bytes. Returns `None` if the ring has no records.
+    /// Returns the mean size of a record in bytes, or `None` if the ring is empty.
     pub(super) fn mean(&self) -> Option<usize> {
         (self.records > 0).then(|| self.filled.div_ceil(self.records))
     }
 
-    /// Returns the length of a record's key and the length of its value, in bytes.
+    /// Returns the lengths of a record's key and value, in bytes.
     fn lengths(&self, place: RingOffset) -> (usize, usize) {
         let header = &self.bytes[place as usize..][..HEADER];
         let length = |at: usize| usize::from(header[at]) | usize::from(header[at + 1]) << 8;
@@ -92,7 +91,7 @@ impl RecordRing {
         &self.bytes[place as usize + HEADER + key_len..][..value_len]
     }
 
-    /// Prefetches the cache lines with the first bytes of a record.
+    /// Prefetches the cache lines with a record's first bytes.
     #[inline]
     pub(super) fn prefetch(&self, place: RingOffset) {
         let bytes = &self.bytes[place as usize..];
@@ -100,8 +99,7 @@ impl RecordRing {
         alluvium_base::prefetch(bytes, 64);
     }
 
-    /// Overwrites the value of a record if the new value has the same length. Returns whether it
-    /// has.
+    /// Overwrites a record's value if the new value has the same length. Returns whether it did.
     pub(super) fn overwrite(&mut self, place: RingOffset, value: &[u8]) -> bool {
         let (key_len, value_len) = self.lengths(place);
         let is_as_long = value.len() == value_len;
@@ -111,8 +109,8 @@ impl RecordRing {
         is_as_long
     }
 
-    /// Returns the offset at which a record of `len` bytes would be stored now. Returns `None` if
-    /// it does not fit.
+    /// Returns the offset at which a record of `len` bytes would be stored now, or `None` if it
+    /// does not fit.
     fn room(&self, len: usize) -> Option<usize> {
         let fits = |from: usize, to: usize| (to - from >= len).then_some(from);
         if self.records == 0 {
@@ -136,7 +134,7 @@ impl RecordRing {
         at as RingOffset
     }
 
-    /// Appends a record and returns its offset. Returns `None` if it does not fit. Key and value
+    /// Appends a record and returns its offset, or `None` if it does not fit. The key and the value
     /// together must not be longer than [`RecordRing::longest`].
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<RingOffset> {
         let len = RecordRing::taken_by(key, value);
@@ -150,8 +148,8 @@ impl RecordRing {
         Some(self.take(at, len))
     }
 
-    /// Removes the oldest record and returns its offset. The bytes of the record remain readable
-    /// until they are overwritten.
+    /// Removes the oldest record and returns its offset. The record's bytes stay readable until
+    /// they are overwritten.
     pub(super) fn pop(&mut self) -> Option<RingOffset> {
         if self.records == 0 {
             return None;
@@ -168,8 +166,8 @@ impl RecordRing {
         Some(place)
     }
 
-    /// Appends the record that was removed last, and returns its new offset. Returns `None` if it
-    /// does not fit.
+    /// Appends the most recently removed record and returns its new offset, or `None` if it does
+    /// not fit.
     pub(super) fn reinsert(&mut self, place: RingOffset) -> Option<RingOffset> {
         let len = self.len_of(place);
         let at = self.room(len)?;

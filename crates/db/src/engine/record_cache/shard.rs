@@ -10,20 +10,19 @@ use alluvium_base::checksum;
 /// Tuning: `4 << 10` since 2026-11-22.
 const LEAST_BYTES: usize = 4 << 10;
 
-/// Load for which the hash table is sized, in percent, when the ring is full.
+/// Load, in percent, for which the hash table is sized when the ring is full.
 /// Tuning: `65` since 2026-11-22.
 const LOAD_PERCENT: usize = 65;
 
-/// Maximum load of the hash table, in percent. If the load is higher, the table is replaced by a
-/// larger one.
+/// Maximum load of the hash table, in percent. At a higher load, a larger table replaces it.
 /// Tuning: `80` since 2026-11-22.
 const MOST_LOAD_PERCENT: usize = 80;
-/// Minimum load of the hash table when the ring is full, in percent. If the load is lower, the
-/// table is replaced by a smaller one.
+/// Minimum load of the hash table when the ring is full, in percent. At a lower load, a smaller
+/// table replaces it.
 /// Tuning: `25` since 2026-11-22.
 const LEAST_LOAD_PERCENT: usize = 25;
 
-/// Assumed number of ring bytes for each record, as long as the mean record size is not known.
+/// Number of ring bytes assumed for each record while the mean record size is unknown.
 /// Tuning: `128` since 2026-11-22.
 const FIRST_RECORD_BYTES: usize = 128;
 
@@ -36,18 +35,18 @@ const SAMPLED: u64 = if cfg!(alluvium_model_check) { 1 } else { 16 };
 /// weight of the existing ones is halved.
 /// Tuning: `25` since 2026-11-22.
 const WORTH_PERCENT: u32 = 25;
-/// Minimum number of samples that is significant.
+/// Minimum number of samples that are significant.
 /// Tuning: `16` since 2026-11-22.
 const LEAST_SAMPLES: u32 = 16;
-/// Maximum number of samples. When it is reached, the weight of the existing samples is halved.
+/// Maximum number of samples. At this number, the weight of the existing samples is halved.
 /// Tuning: `256` since 2026-11-22.
 const MOST_SAMPLES: u32 = 256;
-/// Maximum length of a value that is admitted before it has been read, in bytes.
+/// Maximum length, in bytes, of a value that is admitted before it has been read.
 /// Tuning: `1 << 10` since 2026-11-22.
 const LONGEST_FRESH: usize = 1 << 10;
 
-/// Maximum number of used records that are moved behind the others before one record is evicted in
-/// any case.
+/// Maximum number of used records to move behind the others before a record is evicted even if it
+/// was used.
 /// Tuning: `32` since 2026-11-22.
 const MOST_AGAIN: usize = 32;
 
@@ -66,8 +65,8 @@ pub(super) struct CacheShard {
     fresh: AdmissionSamples,
 }
 
-/// Statistics about flushed keys that were admitted before they were read: how many of the samples
-/// have been read.
+/// How many of the samples, which are flushed keys admitted before they were read, have been read
+/// since.
 #[derive(Clone, Copy, Debug, Default)]
 struct AdmissionSamples {
     samples: u32,
@@ -82,16 +81,16 @@ impl AdmissionSamples {
         self.samples += 1;
     }
 
-    /// Returns whether flushed keys are usually read. Samples that will be read later are not
-    /// included, so this is an underestimate.
+    /// Returns whether flushed keys are usually read. This is an underestimate, because it does not
+    /// count samples that will be read later.
     fn are_worth_it(self) -> bool {
         self.samples >= LEAST_SAMPLES && self.used * 100 >= self.samples * WORTH_PERCENT
     }
 }
 
 impl CacheShard {
-    /// Returns the size of the allocated memory, in bytes. This includes memory that was never
-    /// accessed, so the resident memory may be smaller.
+    /// Returns the size of the allocated memory, in bytes. The resident memory may be smaller,
+    /// because some of it may never have been accessed.
     pub(super) fn bytes(&self) -> usize {
         self.table.bytes() + self.ring.bytes() + self.ghosts.bytes()
     }
@@ -111,14 +110,13 @@ impl CacheShard {
         self.ring.is_full()
     }
 
-    /// Returns the number of additional bytes that would be needed to cache the records of all
-    /// ghosts.
+    /// Returns the number of additional bytes needed to cache the records of all ghosts.
     pub(super) fn ghost_bytes(&self) -> usize {
         self.ghosts.keys() * self.ring.mean().map_or(FIRST_RECORD_BYTES, CacheShard::bytes_of)
     }
 
-    /// Returns the memory needed for a record that occupies `in_ring` bytes of the ring. This
-    /// includes its share of the used and free slots of the hash table, and half a ghost.
+    /// Returns the memory needed for a record that occupies `in_ring` bytes of the ring, including
+    /// its share of the hash table's used and free slots, and half a ghost.
     fn bytes_of(in_ring: usize) -> usize {
         in_ring + SLOT_BYTES * 100 / LOAD_PERCENT + GHOST_BYTES / 2
     }
@@ -128,14 +126,14 @@ impl CacheShard {
         self.table.prefetch(hash);
     }
 
-    /// Prefetches the record that probably belongs to a hash.
+    /// Prefetches the record that probably matches a hash.
     pub(super) fn prefetch_record(&self, hash: u64) {
         if let Some(place) = self.table.likely(hash) {
             self.ring.prefetch(place);
         }
     }
 
-    /// Looks up a key. If it is cached, its value is appended to `value`, and true is returned.
+    /// Looks up a key. If it is cached, appends its value to `value` and returns true.
     #[inline]
     pub(super) fn get(&mut self, hash: u64, key: &[u8], value: &mut Vec<u8>) -> bool {
         let CacheShard { table, ring, .. } = self;
@@ -158,7 +156,7 @@ impl CacheShard {
     }
 
     /// Admits a record if the ring has free space, or if the record's key was recently read or
-    /// evicted. Otherwise the key is remembered as a ghost.
+    /// evicted. Otherwise remembers the key as a ghost.
     pub(super) fn offer(&mut self, hash: u64, key: &[u8], value: &[u8]) {
         let CacheShard { table, ring, .. } = self;
         let len = key.len() + value.len();
@@ -177,8 +175,8 @@ impl CacheShard {
         }
     }
 
-    /// Adds a record, and evicts other records if necessary. The record must not be longer than the
-    /// ring allows.
+    /// Adds a record, evicting others if necessary. The record must not be longer than the ring
+    /// allows.
     fn keep(&mut self, hash: u64, key: &[u8], value: &[u8], heat: u8) {
         let mut again = 0;
         let place = loop {
@@ -209,13 +207,13 @@ impl CacheShard {
         true
     }
 
-    /// Returns whether a flushed key that is not cached is to be admitted before it has been read.
-    /// This is so if the key is a sample, or if flushed keys are usually read.
+    /// Returns whether to admit a flushed key that is not cached before it has been read, because
+    /// it is a sample or because flushed keys are usually read.
     pub(super) fn wants_fresh(&self, hash: u64, len: usize) -> bool {
         len <= LONGEST_FRESH && (is_sampled(hash) || self.fresh.are_worth_it())
     }
 
-    /// Admits a flushed key, if its record is not too long. [`CacheShard::wants_fresh`] must have
+    /// Admits a flushed key if its record is not too long. [`CacheShard::wants_fresh`] must have
     /// returned true for the key.
     pub(super) fn keep_fresh(&mut self, hash: u64, key: &[u8], value: &[u8]) {
         let CacheShard { table, ring, .. } = self;
@@ -233,7 +231,7 @@ impl CacheShard {
         }
     }
 
-    /// Remembers a flushed key as a ghost. For keys that were written several times.
+    /// Remembers a flushed key as a ghost. Called for keys that were written several times.
     pub(super) fn remember(&mut self, hash: u64) {
         if self.ring.is_full() {
             self.ghosts.take(hash);
@@ -242,14 +240,14 @@ impl CacheShard {
     }
 
     /// Evicts the oldest record. If the record was used, it is moved behind the other records
-    /// instead, at most [`MOST_AGAIN`] times for one new record.
+    /// instead, at most [`MOST_AGAIN`] times for each new record.
     fn evict(&mut self, again: &mut usize) {
         let Some(oldest) = self.ring.pop() else {
             return;
         };
         let hash = checksum(self.ring.key(oldest));
         let Some(slot) = self.table.find(hash, |place| place == oldest) else {
-            // The record was removed from the table earlier.
+            // The record had already been removed from the table.
             return;
         };
         if slot.heat() > 0
@@ -265,8 +263,8 @@ impl CacheShard {
         self.ghosts.note(hash);
     }
 
-    /// Replaces the hash table if the records are much shorter or longer than those for which the
-    /// table was sized.
+    /// Replaces the hash table if the records are much shorter or longer than those that it was
+    /// sized for.
     fn fit(&mut self) {
         let slots = self.table.slots();
         let records = self.ring.len();
@@ -288,8 +286,8 @@ impl CacheShard {
         table.remove_all(|place| is(ring.key(place)));
     }
 
-    /// Resizes the shard to a budget of `budget` bytes. If not all records fit, records that were
-    /// not used recently are dropped first, from the oldest to the newest.
+    /// Resizes the shard to a budget of `budget` bytes. If not all records fit, drops those that
+    /// were not used recently first, from the oldest to the newest.
     pub(super) fn reshape(&mut self, budget: usize) {
         let mut old = std::mem::take(self);
         self.budget = budget;

@@ -1,21 +1,22 @@
-//! Decides how the memory for caches is divided between the record cache and the page cache. All
+//! Decides how to divide the cache memory between the record cache and the page cache. All
 //! functions are pure.
 
-/// Counters since the previous sample, and the current division of the memory.
+/// Counters since the previous sample, and how the memory is divided now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheSample {
     /// Memory of the record cache and of the page cache, in bytes.
     pub(crate) records: u64,
     pub(crate) pages: u64,
-    /// Whether the record cache is full. Ghost hits are not significant before it is full.
+    /// Whether the record cache is full. Until then, ghost hits are not significant.
     pub(crate) is_full: bool,
-    /// Number of lookups that had to continue in the tree, and the number of device reads that they
+    /// Number of lookups that had to continue in the tree, and number of device reads that they
     /// caused.
     pub(crate) lookups: u64,
     pub(crate) reads: u64,
     /// Number of device reads of index pages and maplet pages.
     pub(crate) guides: u64,
-    /// Number of lookups that the record cache might have answered with `ghost_bytes` more bytes.
+    /// Number of lookups that the record cache might have answered if it had `ghost_bytes` more
+    /// bytes.
     pub(crate) ghost_hits: u64,
     pub(crate) ghost_bytes: u64,
     /// Number of lookups that the record cache answered.
@@ -26,7 +27,7 @@ pub(crate) struct CacheSample {
     pub(crate) data: u64,
 }
 
-/// Minimum number of lookups, or of device reads caused by scans, for a sample to be significant.
+/// Minimum number of lookups, or of device reads caused by scans, that makes a sample significant.
 /// Tuning: `10_000` since 2026-11-22.
 const ENOUGH: u64 = 10_000;
 
@@ -45,29 +46,29 @@ const MOST_PERCENT: u64 = 75;
 /// Tuning: `32` since 2026-11-22.
 const STEPS: u64 = 32;
 
-/// If more than this percentage of lookups miss an index or maplet page, memory is moved to the
-/// page cache, because hardly any lookup should have to read such a page.
+/// If more than this percentage of lookups miss an index or maplet page, memory moves to the page
+/// cache, because hardly any lookup should have to read such a page.
 /// Tuning: `4` since 2026-11-24.
 const STARVING_PERCENT: u64 = 4;
 /// If more than this percentage of lookups miss an index or maplet page, ghost hits do not enlarge
-/// the record cache. The limit is lower than [`STARVING_PERCENT`], so that memory does not move
-/// back and forth between the caches.
+/// the record cache. The limit is below [`STARVING_PERCENT`], so that memory does not move back and
+/// forth between the caches.
 /// Tuning: `2` since 2026-11-24.
 const HUNGRY_PERCENT: u64 = 2;
 
-/// Number of consecutive samples above [`STARVING_PERCENT`] that are required before memory is
-/// moved. A single sample may mislead for several reasons. The output of a compaction exists
-/// alongside its input for a while. A page cache that was reduced soon reads the lost pages again.
-/// The caches are empty after the store is opened.
+/// Number of consecutive samples above [`STARVING_PERCENT`] that are required before memory moves.
+/// A single sample may be misleading for several reasons: a compaction's output exists alongside
+/// its input for a while, a page cache that has shrunk soon reads the lost pages again, and the
+/// caches are empty after the store is opened.
 /// Tuning: `3` since 2026-11-24.
 const PATIENCE: u32 = 3;
 
-/// A step to the record cache is twice as long if a byte of the record cache is worth more than
-/// this percentage of a byte of the page cache.
+/// A step towards the record cache is twice as long if a byte there is worth more than this
+/// percentage of a byte in the page cache.
 /// Tuning: `300` since 2026-11-24.
 const FAR_PERCENT: u128 = 300;
-/// A step to the page cache is twice as long if more than this percentage of lookups miss an index
-/// or maplet page.
+/// A step towards the page cache is twice as long if more than this percentage of lookups miss an
+/// index or maplet page.
 /// Tuning: `20` since 2026-11-24.
 const STARVED_PERCENT: u64 = 20;
 
@@ -81,8 +82,8 @@ const LARGE_STEPS: u64 = 8;
 /// Tuning: `150` since 2026-11-23.
 const PAGES_OF_DATA_PERCENT: u64 = 150;
 
-/// Memory is moved to a cache only if a byte there is worth more than this percentage of a byte in
-/// the other cache.
+/// Memory moves to a cache only if a byte there is worth more than this percentage of a byte in the
+/// other cache.
 /// Tuning: `125` since 2026-11-24.
 const MARGIN_PERCENT: u128 = 125;
 
@@ -96,25 +97,26 @@ fn scans_prevail(view: &CacheSample) -> bool {
 }
 
 /// Returns whether more than `percent` percent of the lookups missed an index or maplet page.
-/// Returns false if there were too few lookups.
+/// Returns false if there were too few lookups to tell.
 fn misses_guides(view: &CacheSample, percent: u64) -> bool {
     view.lookups >= ENOUGH && view.guides * 100 > view.lookups * percent
 }
 
-/// What was learned from earlier samples.
+/// What earlier samples have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheTrend {
     /// Number of consecutive samples in which too many lookups missed index or maplet pages.
     starving: u32,
-    /// Minimum size of the page cache in bytes, which is set when index and maplet pages did not
-    /// fit. For a while the record cache does not take this memory back. It would soon have to
-    /// return it, and each resize copies all cached records.
+    /// Minimum size of the page cache in bytes, set when index and maplet pages did not fit. For a
+    /// while, the record cache does not take this memory back. It would soon have to return it, and
+    /// each resize copies all cached records.
     floor: u64,
-    /// Number of samples for which `floor` remains valid.
+    /// Number of further samples for which `floor` is valid.
     looks: u32,
 }
 
-/// Number of samples for which a minimum size of the page cache remains valid: about a minute.
+/// Number of samples for which a minimum size of the page cache stays valid, which is about a
+/// minute.
 /// Tuning: `60` since 2026-11-22.
 const LOOKS: u32 = 60;
 
@@ -131,7 +133,7 @@ impl CacheTrend {
         let all = view.records + view.pages;
         if is_starving {
             (self.floor, self.looks) = (all - wanted, LOOKS);
-            // The added memory of the page cache must fill before the next sample is significant.
+            // The page cache must fill its additional memory before the next sample is significant.
             self.starving -= PATIENCE - 1;
         }
         if self.looks == 0 {
@@ -152,28 +154,29 @@ pub(crate) fn most(all: u64) -> u64 {
 }
 
 /// Returns the record cache's budget when the total budget of both caches changes from `all` to
-/// `caches` bytes. `records` is the record cache's budget before the change; its share is kept.
+/// `caches` bytes. `records` is its budget before the change, and its share is kept.
 pub(crate) fn in_proportion(records: u64, all: u64, caches: u64) -> u64 {
     let wanted = u128::from(caches) * u128::from(records) / u128::from(all.max(1));
     u64::try_from(wanted).map_or(caches, |wanted| wanted.min(most(caches)))
 }
 
-/// Returns whether a change of the budget is large enough to justify copying all cached records.
+/// Returns whether a budget change is large enough to justify copying all cached records.
 pub(crate) fn is_a_step(change: u64, caches: u64) -> bool {
     change >= caches / STEPS
 }
 
 /// Returns the new budget of the record cache, in bytes, for one sample.
 ///
-/// If the page cache could cache all data and have memory left, the record cache gets the rest: a
-/// hit in the record cache costs a fifth of the processor time of a lookup in cached pages.
+/// If the page cache could hold all data and have memory left, the record cache gets the rest,
+/// because a hit in the record cache costs a fifth of the processor time of a lookup in cached
+/// pages.
 ///
 /// An additional byte of the record cache saves as many device reads as there were ghost hits,
-/// divided by the number of bytes for which the ghosts stand. An additional byte of the page cache
-/// saves at least the average number of device reads for each byte of data outside the page cache.
-/// The average is used because hot keys are usually scattered over the leaves, so that all leaves
-/// are about equally hot. Index and maplet pages are hotter than leaves; they are the first pages
-/// that the page cache keeps.
+/// divided by the number of bytes that the ghosts' records would occupy. An additional byte of the
+/// page cache saves at least the average number of device reads per byte of data outside the page
+/// cache. The average is used because hot keys are usually scattered over the leaves, which makes
+/// all leaves about equally hot. Index and maplet pages are hotter than leaves, so the page cache
+/// keeps them first.
 fn next(view: &CacheSample, is_starving: bool) -> u64 {
     let all = view.records + view.pages;
     let (least, most) = (all * LEAST_PERCENT / 100, most(all));
@@ -322,8 +325,8 @@ mod tests {
     #[test]
     fn guides_that_are_missing_for_a_moment_change_nothing() {
         let mut trend = CacheTrend::default();
-        // Index and maplet pages are missing only for a moment, as after a compaction or after
-        // opening the store.
+        // Index and maplet pages are missing only briefly, as they are after a compaction or after
+        // the store is opened.
         for guides in [80_000, 30_000, 3_000, 30_000, 10_000, 2_500] {
             assert_eq!(trend.next(&view(5_000, guides)), 16 * MIB, "{guides}");
         }
@@ -342,7 +345,7 @@ mod tests {
             ..view(5_000, 500)
         };
         assert_eq!(trend.next(&larger), 18 * MIB);
-        // A few lookups during scans do not show that index and maplet pages are missing.
+        // A few lookups during scans are no evidence that index and maplet pages are missing.
         let scans = CacheSample {
             hits: 0,
             lookups: 20,

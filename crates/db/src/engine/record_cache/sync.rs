@@ -1,6 +1,5 @@
-//! The mutex and the atomic type that the record cache uses. They are the types of `parking_lot`
-//! and of the standard library, or the types of the model checker under
-//! `--cfg alluvium_model_check`.
+//! The mutex and the atomic type of the record cache. They come from `parking_lot` and the standard
+//! library, or from the model checker under `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]
 mod chosen {

@@ -1,5 +1,5 @@
-//! Hash table that finds a record in the ring by the hash of its key. It has buckets of eight
-//! slots. If a bucket is full, a new record replaces its least used slot.
+//! Hash table that finds a record in the ring by its key's hash. It has buckets of eight slots. If
+//! a bucket is full, a new record replaces the least used slot.
 
 use super::ring::RingOffset;
 use alluvium_base::prefetch_line;
@@ -55,7 +55,7 @@ impl RecordSlot {
 
 pub(super) const SLOT_BYTES: usize = size_of::<RecordSlot>();
 
-/// A bucket of slots. It fills exactly one cache line.
+/// A bucket of slots, which fills exactly one cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct SlotBucket([RecordSlot; SLOTS]);
@@ -116,8 +116,8 @@ impl RecordTable {
         }
     }
 
-    /// Returns the offset of a record that probably has this hash. Only the part of the hash in the
-    /// slot is compared.
+    /// Returns the offset of a record that probably has this hash, comparing only the part of the
+    /// hash stored in the slot.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<RingOffset> {
         let bucket = self.buckets.get(pick(hash, self.buckets.len()))?;
@@ -146,8 +146,8 @@ impl RecordTable {
         self.used += usize::from(was_empty);
     }
 
-    /// Removes the slot that matches the hash and for whose offset `is` returns true. Returns the
-    /// use count of the removed slot, or `None` if there is no such slot.
+    /// Removes the slot that matches the hash and for whose offset `is` returns true. Returns its
+    /// use count, or `None` if there is no such slot.
     pub(super) fn remove(&mut self, hash: u64, is: impl Fn(RingOffset) -> bool) -> Option<u8> {
         let slot = self.find(hash, is)?;
         let heat = slot.heat();
