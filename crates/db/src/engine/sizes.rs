@@ -1,4 +1,4 @@
-//! Estimates of the number of keys and of the bytes in a key range. The data itself is not read.
+//! Estimates the number of keys and bytes in a key range without reading the data.
 
 use super::Engine;
 use crate::error::Result;
@@ -9,11 +9,11 @@ use alluvium_dictionary::range::KeyRange;
 
 impl Engine {
     /// Returns the approximate number of live keys in a key range. The dictionary estimates its
-    /// number of keys from index nodes; keys in memtables are counted individually.
+    /// number of keys from index nodes. Keys in memtables are counted individually.
     pub(crate) fn approximate_len(&self, structure: StructureKind, range: &KeyRange) -> Result<u64> {
         self.is_open()?;
         // Load the list of memtables before the dictionary's version. A memtable that is flushed in
-        // between is then counted twice instead of not at all.
+        // between is then counted twice rather than not at all.
         let slots = self.queue.slots();
         let dictionary = self.dictionaries.of(structure);
         let cut = dictionary.cut();

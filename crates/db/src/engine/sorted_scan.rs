@@ -1,6 +1,6 @@
-//! A scan of a hashed structure that returns its keys in key order. It first reads and sorts all
-//! keys. It is only used by tests, so that the tests of ordered structures apply to the hashed
-//! structure, too.
+//! A scan that returns the keys of a hashed structure in key order, by reading and sorting all of
+//! them first. Only tests use it, so that the tests of ordered structures also cover the hashed
+//! structure.
 
 use alluvium_dictionary::contract;
 use alluvium_dictionary::merge::MergeDirection;

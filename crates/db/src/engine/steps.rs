@@ -1,5 +1,5 @@
-//! Steps of background work. Each call runs one slice of a step, and may be made by any thread that
-//! has time for it.
+//! Steps of background work. Each call runs one slice of a step, on any thread that has time for
+//! it.
 
 use super::Engine;
 use super::compaction_backoff::CompactionBackoff;
@@ -26,15 +26,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Number of records in a slice. This is about a mebibyte of small records, and takes one to two
-/// milliseconds.
+/// Number of records in a slice, which amounts to about a mebibyte of small records and takes one
+/// to two milliseconds.
 pub(crate) const SLICE: usize = 8 << 10;
 
-/// The data is considered to fit into the page cache if the cache has space for all live pages and
-/// for 1/`FIT_SLACK` more. The excess is for obsolete pages, which occupy memory for a while.
+/// The data counts as fitting into the page cache if the cache has space for all live pages plus
+/// 1/`FIT_SLACK` more. The excess is for obsolete pages, which occupy memory for a while.
 const FIT_SLACK: u64 = 8;
 
-/// Maximum amount of dead space that is reclaimed in one slice.
+/// Maximum amount of dead space reclaimed in one slice.
 const RECLAIM: ReclaimLimit = ReclaimLimit {
     extents: 64,
     operations: 4,
@@ -55,50 +55,49 @@ pub(super) enum FlushCaller {
     Checkpoint,
 }
 
-/// The structures whose compactions may be run.
+/// The structures whose compactions may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CompactionScope {
     All,
-    /// Only structures that are not skipped because of damage.
+    /// Only structures that are not being skipped because of damage.
     Sound,
 }
 
-/// State of the background work of a store.
+/// State of a store's background work.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundWork {
-    /// The memtable that is being flushed. The flushing thread holds this lock.
+    /// The memtable being flushed. The flushing thread holds this lock.
     incorporation: Mutex<Option<ActiveFlush>>,
-    /// Lock that a thread holds while it makes a checkpoint.
+    /// Held by the thread that is making a checkpoint.
     pub(super) checkpoint: Mutex<()>,
     /// The sequence number up to which the newest checkpoint contains all commits.
     pub(super) covered: AtomicU64,
-    /// Whether a checkpoint was requested. It is made even if the log is short.
+    /// Whether a checkpoint was requested, which is then made even if the log is short.
     pub(super) checkpoint_is_wanted: AtomicBool,
-    /// Compactions that have begun but are not being run by any worker at the moment.
+    /// Compactions that have begun but that no worker is running at the moment.
     parked: Mutex<Vec<(StructureKind, Box<dyn MaintenanceStep>)>>,
-    /// The root filter that is being built: a filter that saves lookups from searching the maplets
-    /// of the root. The building thread holds this lock.
+    /// The root filter being built, which saves lookups from searching the root's maplets. The
+    /// building thread holds this lock.
     digesting: Mutex<Option<RootFilterBuilder>>,
-    /// Structures that are skipped for a while because their compactions found damage.
+    /// Structures that are skipped for a while because their compactions hit damage.
     aside: CompactionBackoff,
-    /// The number of bytes that maintenance may still write.
+    /// Number of bytes that maintenance may still write.
     maintenance: Mutex<MaintenanceLimits>,
-    /// Lock that every slice holds in shared mode. It is held exclusively to keep the tree
-    /// unchanged.
+    /// Held by every slice in shared mode, and held exclusively to keep the tree unchanged.
     rest: RwLock<()>,
 }
 
-/// A memtable that is being flushed into the dictionaries.
+/// A memtable being flushed into the dictionaries.
 #[derive(Debug)]
 struct ActiveFlush {
     slot: Arc<MemtableSlot>,
-    /// Invalidation of the memtable's keys in the record cache. It must be complete before any
+    /// Invalidates the memtable's keys in the record cache. This must be complete before any
     /// dictionary publishes its part of the memtable (Y1).
     forgetting: CacheInvalidation,
-    /// Flushes of the parts of the memtable, one for each dictionary. Empty until the flush starts
-    /// or restarts.
+    /// The parts of the memtable being flushed, one for each dictionary. Empty until the flush
+    /// starts or restarts.
     shares: Vec<DictionaryFlush>,
-    /// The structure for which the flush failed.
+    /// The structure whose flush failed.
     failed: Option<StructureKind>,
 }
 
@@ -115,7 +114,7 @@ impl BackgroundWork {
         self.rest.read()
     }
 
-    /// Returns a guard that keeps the tree unchanged while it is held.
+    /// Returns a guard that keeps the tree unchanged for as long as it is held.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(super) fn at_rest(&self) -> parking_lot::RwLockWriteGuard<'_, ()> {
         self.rest.write()
@@ -199,7 +198,7 @@ impl Engine {
         self.store.health()?;
         let prepared = self.store.poison_on_error(self.store.log().prepare())?;
         match self.write_pending_voids() {
-            // The disk is full; other background work may free space.
+            // The disk is full. Other background work may free space.
             Err(error) if error.is_full() => {}
             other => other?,
         }
@@ -229,8 +228,8 @@ impl Engine {
         })
     }
 
-    /// Checks the data on disk, and returns a report in which each finding is one sentence.
-    /// Background work is paused during the check, while reads and writes continue.
+    /// Checks the data on disk, and returns a report with one sentence for each finding. Background
+    /// work pauses during the check, while reads and writes continue.
     pub(crate) fn check(
         &self,
         depth: CheckLevel,
@@ -261,7 +260,7 @@ impl Engine {
         Ok(CheckReport::new(findings, unreadable, notes, files))
     }
 
-    /// Returns a sentence for each tier that could not be read during the check.
+    /// Returns one sentence for each tier that the check could not read.
     fn not_checked(&self, findings: &CheckFindings) -> Vec<String> {
         let Some(said) = &findings.unread else {
             return Vec::new();
@@ -273,13 +272,13 @@ impl Engine {
             .map(|failure| format!("{failure}; the data on it was not checked"))
             .collect();
         if all.is_empty() {
-            // The tier has failed during the check but works again now.
+            // The tier failed during the check but works again now.
             all.push(said.clone());
         }
         all
     }
 
-    /// Checks the dictionaries, the manifest, and the files of the store.
+    /// Checks the dictionaries, the manifest and the store's files.
     fn examine(
         &self,
         depth: CheckLevel,
@@ -349,20 +348,19 @@ impl Engine {
         }
     }
 
-    /// Returns the sequence number of the newest checkpoint if the tree contains later commits.
-    /// Returns `None` if it does not.
+    /// Returns the newest checkpoint's sequence number if the tree contains later commits.
     pub(crate) fn outgrown_checkpoint(&self) -> Option<SequenceNumber> {
         let covered = self.work.covered.load(Ordering::Acquire);
         (self.dictionaries.cut() > covered).then_some(covered)
     }
 
-    /// Requests a checkpoint, even if the log is not long enough for a checkpoint to be due.
+    /// Requests a checkpoint even if the log is too short for one to be due.
     pub(crate) fn want_checkpoint(&self) {
         self.work.checkpoint_is_wanted.store(true, Ordering::Relaxed);
         self.call_all();
     }
 
-    /// Returns the number of compactions that are due or running.
+    /// Returns the number of due or running compactions.
     pub(crate) fn compactions(&self) -> usize {
         self.dictionaries.steps() as usize
     }
@@ -383,15 +381,15 @@ impl Engine {
         self.incorporate_in(records, FlushCaller::Free)
     }
 
-    /// Like [`Engine::incorporate_slice`]. `turn` states whether the calling thread is also making
-    /// a checkpoint.
+    /// Like [`Engine::incorporate_slice`], where `turn` tells whether the calling thread is also
+    /// making a checkpoint.
     pub(super) fn incorporate_in(&self, records: usize, turn: FlushCaller) -> Result<SliceOutcome> {
         self.guarded("writing out a memtable", || self.incorporate_some(records, turn))
     }
 
-    /// Quarantines the in-place pages after a flush has found damage in them. If another thread is
-    /// making a checkpoint, they are not quarantined, and the flush must be tried again. Returns
-    /// whether the flush can continue.
+    /// Quarantines the in-place pages after a flush has found damage in them. Returns whether the
+    /// flush can continue. While another thread is making a checkpoint, the pages are not
+    /// quarantined, and the flush must be retried.
     fn quarantine_damaged_pages(&self, damage: &alluvium_storage::Error, turn: FlushCaller) -> Result<bool> {
         let _alone = match turn {
             FlushCaller::Checkpoint => None,
@@ -440,13 +438,13 @@ impl Engine {
                 drop(done);
                 self.fit_reserve();
                 self.throttle.wake_writers();
-                // The flush has replaced data, so a checkpoint may be due. Compactions that were
-                // paused during the flush may continue.
+                // The flush has replaced data, so a checkpoint may be due. Compactions that paused
+                // during the flush may continue.
                 self.throttle.call_all();
             }
             Err(error) => {
                 // The flush starts over. If it failed because the disk is full, and it is the first
-                // to notice this, it is tried again and may use the reserve.
+                // to find out, it is retried and may use the reserve.
                 step.slot.note_written_out(0);
                 let failed = step.failed;
                 *under_way = None;
@@ -472,7 +470,7 @@ impl Engine {
         Ok(SliceOutcome::Something)
     }
 
-    /// Flushes one slice of a memtable. When all parts are written, the dictionaries publish them.
+    /// Flushes one slice of a memtable. Once all parts are written, the dictionaries publish them.
     fn write_out(&self, step: &mut ActiveFlush, records: usize) -> alluvium_storage::Result<StepProgress> {
         if step.shares.is_empty() {
             let (memtable, cut) = (&step.slot.memtable, step.slot.cut().expect("it is sealed"));
@@ -498,8 +496,8 @@ impl Engine {
         Ok(StepProgress::Done)
     }
 
-    /// Builds one slice of a root filter, if lookups have searched enough maplets without success
-    /// to justify building one.
+    /// Builds one slice of a root filter, if lookups have searched enough maplets in vain to
+    /// justify building one.
     fn digest_slice(&self, entries: usize) -> Result<SliceOutcome> {
         let Some(mut under_way) = self.work.digesting.try_lock() else {
             return Ok(SliceOutcome::Nothing);
@@ -518,16 +516,15 @@ impl Engine {
         Ok(SliceOutcome::Something)
     }
 
-    /// Runs one slice of building a root filter or of a maintenance step, which is usually a
-    /// compaction. Root filters come first, because they save lookups more work than it costs to
-    /// build them.
+    /// Runs one slice of a maintenance step, usually a compaction, or of building a root filter.
+    /// Root filters come first, because they save lookups more work than they cost to build.
     pub(crate) fn compact_slice(&self, records: usize) -> Result<SliceOutcome> {
         self.guarded("a compaction", || {
             self.compact_some(records, CompactionScope::All)
         })
     }
 
-    /// Runs one slice of the merges of spilled layers in open transactions.
+    /// Runs one slice of merging spilled layers in open transactions.
     pub(crate) fn merge_layers(&self) -> Result<SliceOutcome> {
         self.guarded("a merge of spilled writes", || {
             self.store.health()?;
@@ -536,8 +533,8 @@ impl Engine {
         })
     }
 
-    /// Like [`Engine::compact_slice`], for background threads. Compactions that need a failing tier
-    /// wait until the tier works again. Structures with damage are skipped for a while. Neither is
+    /// Like [`Engine::compact_slice`], but for background threads. Compactions that need a failing
+    /// tier wait until it works again, and damaged structures are skipped for a while. Neither is
     /// reported as an error, because the user learns of it from failing reads and from the state of
     /// the tiers.
     fn compact_within_reach(&self) -> Result<SliceOutcome> {
@@ -569,7 +566,7 @@ impl Engine {
                 let step = self
                     .next_step(scope)
                     .inspect_err(|error| self.throttle.note_compaction(error))?;
-                // Shrink the caches first, because the compaction needs memory.
+                // The compaction needs memory, so shrink the caches first.
                 self.fit_memory()?;
                 step
             }
@@ -591,7 +588,7 @@ impl Engine {
         Ok(SliceOutcome::Something)
     }
 
-    /// Returns the next compaction step that is due in any dictionary, or `None` if there is none.
+    /// Returns the next due compaction step of any dictionary, if there is one.
     fn next_step(
         &self,
         scope: CompactionScope,
@@ -608,7 +605,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// If the error reports damage, compactions of the structure are skipped for a while.
+    /// If the error reports damage, makes compactions skip the structure for a while.
     fn note_damage(&self, structure: StructureKind, error: &alluvium_storage::Error) {
         if matches!(error, alluvium_storage::Error::Corrupt { .. }) {
             self.work.aside.note(structure, error);
@@ -622,7 +619,7 @@ impl Engine {
     }
 
     /// Allows maintenance to write `bytes` more bytes, and requests the most valuable compaction
-    /// that this allowance covers. Returns whether a compaction was requested.
+    /// that the allowance covers. Returns whether it requested one.
     pub(crate) fn maintain(&self, bytes: u64) -> Result<bool> {
         self.guarded("maintenance", || self.maintain_some(bytes))
     }
@@ -636,8 +633,8 @@ impl Engine {
         Ok(self.dictionaries.tree.maintain(&mut maintenance)?)
     }
 
-    /// Determines whether all live data fits into the page cache, and returns the result. If it
-    /// does, the cache keeps pages when they are written, and maintenance may rewrite more data.
+    /// Determines whether all live data fits into the page cache. If it does, the cache keeps newly
+    /// written pages, and maintenance may rewrite more data. Returns whether it does.
     pub(crate) fn note_fit(&self) -> bool {
         let live = self.store.usage().0.total().live_extent_bytes;
         let cache = self.store.cache();
@@ -647,7 +644,7 @@ impl Engine {
         fits
     }
 
-    /// Drops all steps in progress. They start over when the store is next opened.
+    /// Drops all steps in progress. They start over the next time the store is opened.
     pub(crate) fn drop_steps(&self) {
         *self.work.incorporation.lock() = None;
         *self.work.digesting.lock() = None;

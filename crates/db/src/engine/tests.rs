@@ -1,6 +1,6 @@
-//! Tests of thread interleavings that a caller of the public API cannot force: between the
-//! evaluation of a condition and the write, while a keyspace is being dropped, and before the
-//! removal of a snapshot is durable.
+//! Tests of thread interleavings that a caller of the public API cannot force: between evaluating a
+//! condition and writing, while a keyspace is being dropped, and before a snapshot's removal is
+//! durable.
 
 mod attach;
 mod kinds;
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Time that suffices for a thread to complete an operation if it is not blocked.
+/// Enough time for a thread to complete an operation if nothing blocks it.
 const WHILE: Duration = Duration::from_millis(300);
 
 fn small() -> Db {
@@ -44,8 +44,8 @@ fn put(keyspace: &Keyspace, key: &str, value: &str) -> CommitRecord<'static> {
     commit
 }
 
-/// Writes `key` in a conditional commit. While the condition is evaluated, another thread runs
-/// `act`. Returns whether `act` completed before the condition was decided, within [`WHILE`].
+/// Writes `key` in a conditional commit, and runs `act` in another thread while the condition is
+/// evaluated. Returns whether `act` completed within [`WHILE`], before the condition was decided.
 fn beside_a_condition(keyspace: &Keyspace, act: impl Fn() + Sync) -> bool {
     let (done, is_done) = channel();
     std::thread::scope(|scope| {
@@ -146,7 +146,7 @@ fn a_write_that_has_not_its_place_yet_when_a_drop_begins_is_refused() {
     }
     assert_eq!(engine.queue.last(), before, "not even a number was taken");
     db.write(&innocent).unwrap();
-    // The drop of the keyspace fails and leaves everything unchanged.
+    // Dropping the keyspace fails and leaves everything unchanged.
     definition.revive();
     db.write(&batch).unwrap();
     assert_eq!(keyspace.get("key").unwrap().unwrap(), b"x");
@@ -157,7 +157,7 @@ fn a_write_that_waits_when_a_drop_begins_is_refused() {
     let db = small();
     let keyspace = db.keyspace("k").unwrap();
     let engine = engine(&keyspace);
-    // A conditional write waits for an attachment of ingests that is in progress.
+    // A conditional write waits while ingests are being attached.
     std::thread::scope(|scope| {
         let attaching = engine.ingests.attaching.write();
         let swap = scope.spawn(|| keyspace.compare_and_set("key", None, Some(b"x")));
@@ -172,7 +172,8 @@ fn a_write_that_waits_when_a_drop_begins_is_refused() {
         );
     });
     keyspace.definition().revive();
-    // Other writes wait for memtable space. No worker can free any while the tree must not change.
+    // Other writes wait for memtable space, which no worker can free while the tree must not
+    // change.
     let acknowledged = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let at_rest = engine.work.at_rest();
@@ -228,8 +229,8 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
     });
 }
 
-/// Options of a small simulated store with several log lanes. A checkpoint syncs only the first of
-/// these lanes.
+/// Options of a small simulated store with several log lanes, only the first of which a checkpoint
+/// syncs.
 fn simulated() -> Options {
     let mut scale = StoreScale::small(0xa11, 6 << 10, 96 << 10);
     scale.log.lanes = 3;

@@ -14,55 +14,56 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time after which a blocked writer checks again whether it can continue. It is also woken when a
-/// memtable has been flushed.
+/// Time after which a blocked writer checks again whether it can continue. Flushing a memtable also
+/// wakes it.
 /// Tuning: `Duration::from_millis(2)` since 2026-11-22.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Maximum number of poll intervals for which a write waits for space on a full disk before it
-/// fails: five seconds in total. Deletes may wait in any case. Other writes wait only if
-/// compactions are expected to free space because another tier has space.
+/// Maximum number of poll intervals that a write waits for space on a full disk before it fails,
+/// five seconds in total. Deletes always wait. Other writes wait only if compactions are expected
+/// to free space because another tier has space.
 /// Tuning: `2500` since 2026-11-22.
 pub(super) const FULL_TURNS: u32 = 2500;
 
-/// A writer that waits for space checks for free disk space itself once in this many poll
+/// While a writer waits for space, it checks the free disk space itself, once in this many poll
 /// intervals.
 /// Tuning: `16` since 2026-11-27.
 const LOOK_TURNS: u32 = 16;
 
 /// State of write throttling: whether the disk is full, how long writers are delayed, and which
-/// threads wait.
+/// threads are waiting.
 #[derive(Debug, Default)]
 pub(crate) struct WriteThrottle {
-    /// Whether the disk is full: it had no space for a write that may not use the reserve.
+    /// Whether the disk is full, which means that it had no space for a write that may not use the
+    /// reserve.
     full: AtomicBool,
-    /// Whether the disk had no space for a compaction that was due.
+    /// Whether the disk had no space for a due compaction.
     blocked: AtomicBool,
-    /// Whether the disk is full and no work in the dictionaries would free space. This happens if
-    /// the deletes that would free space are still in memtables.
+    /// Whether the disk is full and no work in the dictionaries would free space, because the
+    /// deletes that would free it are still in memtables, for example.
     stuck: AtomicBool,
     /// Whether the newest memtable may contain deletes.
     deletes: AtomicBool,
     /// Number of consecutive steps of background work that found their tier full and were
     /// rescheduled to another tier.
     moved: AtomicU64,
-    /// Number of steps of background work that were completed since the store was opened.
+    /// Number of background work steps completed since the store was opened.
     steps: AtomicU64,
-    /// Number of bytes that were written since a writer last computed the backlog.
+    /// Number of bytes written since a writer last computed the backlog.
     since: SharedAccumulator,
     /// Sum of delays, in microseconds, that are still too short for a system call.
     owed_us: SharedAccumulator,
-    /// The time at which a full disk was last logged, and whether that message is still true.
+    /// When a full disk was last logged, and whether that message still holds.
     told: Mutex<FullDiskWarning>,
     lock: Mutex<()>,
     relieved: Condvar,
-    /// Condition variable on which the worker threads wait for work.
+    /// Worker threads wait for work on this condition variable.
     wanted: Condvar,
     /// Number of times that the worker threads have been woken.
     calls: AtomicU64,
 }
 
-/// Tracks when a full disk was logged, to avoid repeating the message.
+/// Tracks when a full disk was logged, so that the message is not repeated.
 #[derive(Debug, Default)]
 struct FullDiskWarning {
     at: Option<Instant>,
@@ -74,16 +75,16 @@ struct FullDiskWarning {
 /// Tuning: `Duration::from_secs(30)` since 2026-11-27.
 const TOLD_AGAIN: Duration = Duration::from_secs(30);
 
-/// A sum to which many threads add, until one of them finds it large enough, takes it and resets it
+/// A sum that many threads add to, until one of them finds it large enough, takes it and resets it
 /// to zero. Each added amount is taken exactly once.
 #[derive(Debug, Default)]
 struct SharedAccumulator(AtomicU64);
 
 impl SharedAccumulator {
-    /// Adds `more` to the sum. If the sum reaches `enough`, it is reset to zero and its value is
-    /// returned. Otherwise zero is returned. If several threads find the sum large enough at the
-    /// same time, only the first of them gets all of it. The others get what was added since, which
-    /// may be less than `enough`.
+    /// Adds `more` to the sum. If the sum reaches `enough`, resets it to zero and returns its
+    /// value. Otherwise returns zero. If several threads find the sum large enough at the same
+    /// time, only the first gets all of it. The others get what was added since, which may be less
+    /// than `enough`.
     fn add(&self, more: u64, enough: u64) -> u64 {
         if self.0.fetch_add(more, Ordering::Relaxed) + more < enough {
             return 0;
@@ -93,9 +94,9 @@ impl SharedAccumulator {
 }
 
 impl WriteThrottle {
-    /// Returns the class of space from which essential writes allocate. If the disk is full, they
-    /// may use the reserve. They may use more of the reserve if compactions cannot free any space
-    /// before these writes are completed.
+    /// Returns the space class that essential writes allocate from. On a full disk, they may use
+    /// the reserve. They may use more of it if compactions cannot free any space before these
+    /// writes complete.
     pub(crate) fn class(&self) -> AllocationClass {
         if !self.is_full() {
             AllocationClass::Normal
@@ -111,7 +112,7 @@ impl WriteThrottle {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// Handles an error. If it reports a full disk, this is noted and logged.
+    /// Handles an error. If it reports a full disk, records and logs that.
     pub(crate) fn note(&self, error: &alluvium_storage::Error) {
         if error.is_full() && !self.full.swap(true, Ordering::AcqRel) {
             let mut told = self.told.lock();
@@ -122,32 +123,32 @@ impl WriteThrottle {
         }
     }
 
-    /// Like [`WriteThrottle::note`], for the error of a compaction.
+    /// Like [`WriteThrottle::note`], but for the error of a compaction.
     pub(crate) fn note_compaction(&self, error: &alluvium_storage::Error) {
         self.note(error);
         self.blocked.fetch_or(error.is_full(), Ordering::Relaxed);
     }
 
-    /// Notes that the disk has space again.
+    /// Records that the disk has space again.
     pub(crate) fn mark_space_available(&self) {
         if self.full.swap(false, Ordering::AcqRel) && std::mem::take(&mut self.told.lock().stands) {
             tracing::info!("there is space on the disk again: writes resume");
         }
     }
 
-    /// Notes that a step of background work was completed. The next step that finds its tier full
+    /// Records that a step of background work was completed. The next step that finds its tier full
     /// may then try all other tiers.
     pub(super) fn stepped(&self) {
         self.moved.store(0, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of completed steps of background work.
+    /// Returns the number of completed background work steps.
     pub(super) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// Wakes all blocked writers, so that they check again whether they can continue.
+    /// Wakes all blocked writers to check again whether they can continue.
     pub(crate) fn wake_writers(&self) {
         drop(self.lock.lock());
         self.relieved.notify_all();
@@ -159,8 +160,8 @@ impl WriteThrottle {
         self.relieved.wait_for(&mut guard, POLL_INTERVAL);
     }
 
-    /// Delays the calling thread by `us` microseconds. If the delay is short, it is added to a sum,
-    /// and one of the callers sleeps for the entire sum later.
+    /// Delays the calling thread by `us` microseconds. Short delays are added up, and one of the
+    /// callers later sleeps for their entire sum.
     fn delay(&self, us: u64) {
         let owed = self.owed_us.add(us, policy::LEAST_DELAY_US);
         if owed > 0 {
@@ -176,14 +177,14 @@ impl WriteThrottle {
     }
 
     /// Returns how often the worker threads have been woken. A worker reads this number before it
-    /// looks for work, and passes it to [`WriteThrottle::wait_for_call`], so that no wake-up is
-    /// lost.
+    /// looks for work, and passes it to [`WriteThrottle::wait_for_call`], so that it misses no
+    /// wake-up.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Acquire)
     }
 
-    /// Sleeps until the worker threads have been woken more than `calls` times, but at most for the
-    /// duration `most`.
+    /// Sleeps until the worker threads have been woken more than `calls` times, but for at most
+    /// `most`.
     pub(crate) fn wait_for_call(&self, calls: u64, most: Duration) {
         let mut guard = self.lock.lock();
         if self.calls() == calls {
@@ -193,9 +194,8 @@ impl WriteThrottle {
 }
 
 impl Engine {
-    /// Admits a commit that needs `room` bytes in a memtable. Before it returns, the writer is
-    /// delayed or does some background work, according to the backlog, and waits until a memtable
-    /// has space.
+    /// Admits a commit that needs `room` bytes in a memtable. Depending on the backlog, the writer
+    /// is first delayed or does some background work, and then waits until a memtable has space.
     pub(crate) fn admit(&self, commit: &CommitRecord, room: u64) -> Result<()> {
         self.health()?;
         if commit.grows && self.throttle.is_full() {
@@ -227,7 +227,7 @@ impl Engine {
             match self.make_memtable_room() {
                 Ok(()) => {}
                 // A delete waits until background work has freed the space of deleted data. Any
-                // other write waits only while space can be freed by moving data to another tier.
+                // other write waits only while moving data to another tier can free space.
                 Err(error)
                     if error.is_full()
                         && (!commit.grows || self.is_space_expected())
@@ -248,8 +248,8 @@ impl Engine {
     }
 
     /// Returns whether compactions can be expected to free space on a full tier. They can if
-    /// another tier has space: their output goes to that tier, and the space of their inputs on the
-    /// full tier is freed.
+    /// another tier has space, because they write their output there and free the space of their
+    /// inputs on the full tier.
     pub(super) fn is_space_expected(&self) -> bool {
         self.store.tiers().count() > 1 && self.store.has_space_for(4 * self.plan.scale.memtable)
     }
@@ -274,8 +274,8 @@ impl Engine {
     }
 
     /// Frees space on a full tier for an operation that has failed `turn` times before. The first
-    /// time, it frees dead space. Later it waits for data to be moved to another tier. Returns
-    /// whether the operation should be tried again.
+    /// time, frees dead space. After that, waits until data is moved to another tier. Returns
+    /// whether to retry the operation.
     pub(super) fn frees_space(&self, turn: u32) -> Result<bool> {
         if turn == 0 {
             self.store.give_up_copies();
@@ -307,9 +307,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees log space on a full disk, either from the free space of the data files or by a
-    /// checkpoint. If there is no space for a checkpoint either, deleted data is compacted first.
-    /// Background threads do this if there are any.
+    /// Frees log space on a full disk, either from the data files' free space or by a checkpoint.
+    /// If a checkpoint finds no space either, compacts deleted data first. Background threads do
+    /// this if there are any.
     pub(super) fn make_log_room_on_a_full_disk(&self) -> Result<()> {
         if self.store.make_log_space(self.throttle.class())? {
             return Ok(());
@@ -330,8 +330,8 @@ impl Engine {
         }
     }
 
-    /// Runs up to `slices` slices of background work on the calling writer's thread. Used if there
-    /// are no worker threads.
+    /// Runs up to `slices` slices of background work on the calling writer's thread, for stores
+    /// without worker threads.
     fn help(&self, slices: u64) -> Result<()> {
         for _ in 0..slices {
             if self.work()? == SliceOutcome::Nothing && self.queue.sealed() > 0 {
@@ -374,7 +374,7 @@ impl Engine {
         self.throttle.deletes.load(Ordering::Relaxed)
     }
 
-    /// Seals the newest memtable, so that its deletes are flushed. Does nothing if another memtable
+    /// Seals the newest memtable so that its deletes are flushed. Does nothing if another memtable
     /// is already waiting to be flushed.
     pub(crate) fn seal_deletes(&self) {
         if self.queue.sealed() == 0 {
@@ -384,19 +384,19 @@ impl Engine {
         }
     }
 
-    /// Wakes the worker threads to flush a memtable that was just sealed.
+    /// Wakes the worker threads to flush a newly sealed memtable.
     pub(crate) fn note_sealed(&self) {
         self.throttle.call_all();
     }
 
-    /// Notes that a commit failed because the disk is full. Other errors are ignored.
+    /// Records that a commit failed because of a full disk. Ignores other errors.
     pub(crate) fn note_full(&self, error: &Error) {
         if let Some(error) = error.storage() {
             self.throttle.note(error);
         }
     }
 
-    /// Wakes all background threads, so that they look for work.
+    /// Wakes all background threads to look for work.
     pub(crate) fn call_all(&self) {
         self.throttle.call_all();
     }
@@ -406,8 +406,8 @@ impl Engine {
         self.throttle.calls()
     }
 
-    /// Sleeps until the background threads have been woken more than `calls` times, but at most for
-    /// the duration `most`.
+    /// Sleeps until the background threads have been woken more than `calls` times, but for at most
+    /// `most`.
     pub(crate) fn wait_for_call(&self, calls: u64, most: Duration) {
         self.throttle.wait_for_call(calls, most);
     }
@@ -425,8 +425,8 @@ impl Engine {
         }
     }
 
-    /// Frees space if the disk is full: requests the compactions that remove the most deleted data,
-    /// and reclaims dead space.
+    /// If the disk is full, requests the compactions that remove the most deleted data, and
+    /// reclaims dead space.
     pub(crate) fn free_space(&self) -> Result<()> {
         if !self.throttle.is_full() {
             return Ok(());
@@ -452,9 +452,8 @@ impl Engine {
         self.reclaim()
     }
 
-    /// Sets the size of the reserve to the space that a compaction needs in order to free space. If
-    /// there are several tiers, there is no reserve, because compactions may use the space of all
-    /// tiers.
+    /// Sets the reserve to the space that a compaction needs in order to free space. With several
+    /// tiers there is no reserve, because compactions may use the space of all tiers.
     pub(crate) fn fit_reserve(&self) {
         let bytes = match self.store.tiers().count() {
             1 => self.dictionaries.freeing_bytes(),
@@ -487,13 +486,13 @@ impl Engine {
         left == 0
     }
 
-    /// Returns whether a failed step of background work can be tried again on another tier. The
-    /// step must have found its tier full, or must have failed to write to it, because a failing
-    /// tier accepts no new data.
+    /// Returns whether a failed step of background work can be retried on another tier. The step
+    /// must have found its tier full, or must have failed to write to it, because a failing tier
+    /// accepts no new data.
     ///
-    /// The free space that a file system reports may not be usable. Therefore the number of
-    /// consecutive retries on other tiers is limited to the number of tiers. After that, the disk
-    /// is considered full until a step completes.
+    /// The free space that a file system reports may not be usable, so the number of consecutive
+    /// retries on other tiers is limited to the number of tiers. After that, the disk is considered
+    /// full until a step completes.
     pub(super) fn can_retry_on_other_tier(&self, error: &alluvium_storage::Error) -> bool {
         let tiers = self.store.tiers().count() as u64;
         let has_failed = matches!(error.failing_tier(), Some((_, FailedAccess::Writing)));
@@ -516,7 +515,7 @@ impl Engine {
         if !(0..tiers).any(has_room) {
             return;
         }
-        // There is space for data, but every write needs space in the log first.
+        // There is space for data, but every write first needs space in the log.
         let log = self.store.log();
         while let Ok(log::PrepareProgress::Worked) = log.prepare() {}
         if !log.has_space()

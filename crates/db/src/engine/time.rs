@@ -1,14 +1,14 @@
-//! The clock by which readers decide which entries have expired.
+//! The clock that readers use to decide which entries have expired.
 //!
 //! The system clock may go back, either between two processes or when it is set. An entry that a
-//! reader has seen as expired must stay expired. Therefore the reading time stands still until the
-//! system clock has caught up with the latest reading time. The latest reading time is persisted by
-//! checkpoints, by closing the store, and periodically by a background thread.
+//! reader has seen as expired must stay expired, so the reading time stands still until the system
+//! clock has caught up with the latest reading time. That latest time is persisted by checkpoints,
+//! by closing the store, and periodically by a background thread.
 //!
-//! If the system clock is more than a day behind the latest reading time, it was wrong earlier or
-//! is wrong now. If the reading time stood still in this case, every new value with an expiry time
-//! would expire immediately until the clock had caught up. Therefore the system clock is trusted
-//! instead, and a warning is logged.
+//! If the system clock is more than a day behind the latest reading time, it was wrong before or is
+//! wrong now. If the reading time stood still then, every new value with an expiry time would
+//! expire immediately until the clock had caught up. The system clock is trusted instead, and a
+//! warning is logged.
 
 use super::Engine;
 use crate::error::Result;
@@ -17,21 +17,22 @@ use crossbeam_utils::CachePadded;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum difference by which the system clock may be behind for the reading time to stand still,
-/// in milliseconds.
+/// The reading time stands still only if the system clock is behind by at most this much, in
+/// milliseconds.
 pub(super) const MOST_BEHIND_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Maximum difference by which the system clock may be behind when the store is opened without a
-/// warning, in milliseconds. Small differences are normal, because machines adjust their clocks.
+/// If the system clock is behind by at most this much when the store is opened, in milliseconds, no
+/// warning is logged. Small differences are normal, because machines adjust their clocks.
 const NOT_WORTH_A_WARNING_MS: u64 = 2000;
 
-/// Minimum advance of the reading time that is persisted by the background thread, in milliseconds.
+/// The background thread persists the reading time once it has advanced by at least this much, in
+/// milliseconds.
 const WRITTEN_DOWN_MS: u64 = 1000;
 
-/// A clock that stands still instead of going back by up to a day.
+/// A clock that stands still rather than going back, if it would go back by at most a day.
 pub(super) struct ReadingTime {
     clock: WallClock,
-    /// The latest time that was returned to a reader.
+    /// The latest time returned to a reader.
     latest: CachePadded<AtomicU64>,
 }
 
@@ -44,8 +45,8 @@ impl fmt::Debug for ReadingTime {
 }
 
 impl ReadingTime {
-    /// Creates the clock of a store. `latest` is the latest reading time that was persisted, in
-    /// milliseconds since 1970.
+    /// Creates a store's clock. `latest` is the latest persisted reading time, in milliseconds
+    /// since 1970.
     pub(super) fn new(clock: WallClock, latest: u64) -> ReadingTime {
         let time = ReadingTime {
             clock,
@@ -61,7 +62,7 @@ impl ReadingTime {
         time
     }
 
-    /// Returns the time that a reader must compare with expiry times, in milliseconds since 1970.
+    /// Returns the time that a reader must compare to expiry times, in milliseconds since 1970.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         let (now, latest) = ((self.clock)(), self.latest.load(Ordering::Relaxed));
@@ -107,7 +108,7 @@ impl ReadingTime {
 }
 
 impl Engine {
-    /// Passes the latest reading time to the log. The log persists it with its next time mark or
+    /// Passes the latest reading time to the log, which persists it with its next time mark or
     /// checkpoint.
     pub(super) fn note_time(&self) {
         self.store.log().note_time(self.time.latest());

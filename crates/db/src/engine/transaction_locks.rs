@@ -1,13 +1,12 @@
-//! Locks that transactions hold on keys and key ranges, and how all other writes respect these
-//! locks.
+//! Locks that transactions hold on keys and key ranges, and that all other writes respect.
 //!
-//! Ordinary writes acquire these locks only while there are locking transactions. The first locking
-//! transaction waits until all writes that started without locks have finished and are visible.
-//! Once no locking transaction has been open for a while, writes stop acquiring locks. A store
-//! without locking transactions therefore has no locking cost.
+//! Ordinary writes acquire these locks only while there are locking transactions, so a store
+//! without them has no locking cost. The first locking transaction waits until all writes that
+//! started without locks have finished and are visible. Once no locking transaction has been open
+//! for a while, writes stop acquiring locks.
 //!
-//! A writer holds its locks until its writes are visible. Therefore a reader that holds the lock of
-//! a key finds the key's newest value among the visible commits.
+//! A writer holds its locks until its writes are visible. A reader that holds a key's lock
+//! therefore finds the key's newest value among the visible commits.
 
 use super::Engine;
 use super::commit_record::CommitRecord;
@@ -23,7 +22,7 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Maximum time for which a write outside transactions waits for locks.
+/// Maximum time that a write outside transactions waits for locks.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The locks of transactions, and whether other writes must acquire locks.
@@ -33,26 +32,25 @@ pub(crate) struct TransactionLocks {
     /// Whether all writes must acquire locks. Changed only while holding the lock of `demand`.
     wanted: AtomicBool,
     demand: Mutex<LockDemand>,
-    /// Whether writes outside transactions fail instead of waiting for a lock. For single-threaded
-    /// tests.
+    /// Whether writes outside transactions fail instead of waiting for a lock, as single-threaded
+    /// tests need.
     #[cfg(all(test, not(alluvium_model_check)))]
     impatient: AtomicBool,
 }
 
-/// Counts the locking transactions because of which all writes must acquire locks.
+/// Counts the open locking transactions. While there are any, all writes must acquire locks.
 #[derive(Debug, Default)]
 struct LockDemand {
-    /// Number of locking transactions that are open.
+    /// Number of open locking transactions.
     open: usize,
     /// Whether every write in progress has acquired locks.
     is_settled: bool,
-    /// Whether no locking transaction was open at the last call of
-    /// [`TransactionLocks::disable_if_idle`], and none has begun since.
+    /// Whether no locking transaction was open when [`TransactionLocks::disable_if_idle`] was last
+    /// called, and none has begun since.
     is_idle: bool,
 }
 
-/// Locks held by a commit that is not part of a locking transaction. They are released when this is
-/// dropped.
+/// Locks held by a commit that is not part of a locking transaction. Dropping this releases them.
 #[derive(Debug)]
 pub(super) struct CommitLocks<'e> {
     locks: &'e TransactionLocks,
@@ -73,7 +71,7 @@ impl TransactionLocks {
         self.wanted.load(Ordering::SeqCst) && !is_planted(IsolationFault::WritesIgnoreLocks)
     }
 
-    /// Returns the maximum time for which a write outside transactions waits for locks.
+    /// Returns the maximum time that a write outside transactions waits for locks.
     fn patience(&self) -> Duration {
         #[cfg(all(test, not(alluvium_model_check)))]
         if self.impatient.load(Ordering::Relaxed) {
@@ -101,12 +99,12 @@ impl TransactionLocks {
         demand.open -= 1;
     }
 
-    /// Makes writes stop acquiring locks, if no locking transaction is open now or was open at any
-    /// time since the previous call. A locking transaction that begins later waits until all writes
-    /// acquire locks again.
+    /// Makes writes stop acquiring locks if no locking transaction is open or has been open since
+    /// the previous call. A locking transaction that begins later waits until all writes acquire
+    /// locks again.
     pub(crate) fn disable_if_idle(&self) {
-        // Do not wait for this lock: `begin_locking` holds it while it waits for writers, and a
-        // writer may be waiting for the calling thread.
+        // Do not wait for this lock. `begin_locking` holds it while it waits for writers, and one
+        // of those writers may be waiting for the calling thread.
         let Some(mut demand) = self.demand.try_lock() else {
             return;
         };
@@ -124,7 +122,7 @@ impl TransactionLocks {
         self.manager.held(number)
     }
 
-    /// Returns the numbers of the transactions that hold a lock for which this transaction waits.
+    /// Returns the numbers of the transactions whose locks this transaction is waiting for.
     pub(crate) fn waits_for(&self, number: u64) -> Vec<u64> {
         self.manager.waits_for(number)
     }
@@ -140,8 +138,8 @@ impl TransactionLocks {
             .merge_locks(number, &range.low, range.high.as_deref())
     }
 
-    /// Merges all locks that a transaction holds inside each of some ranges into a single lock. The
-    /// transaction must have locked the ranges, which must be disjoint and ordered.
+    /// Merges all locks that a transaction holds inside each of the given ranges into a single
+    /// lock. The transaction must have locked the ranges, which must be disjoint and ordered.
     pub(crate) fn join(&self, number: u64, joined: &[HeldLock]) {
         self.manager.join(number, joined);
     }
@@ -166,14 +164,14 @@ impl Engine {
         }
         self.locks.wanted.store(true, Ordering::SeqCst);
         wait_for_grace_period(&self.writers, || {});
-        // Also wait for an attachment of ingests that has begun without locks.
+        // An attachment of ingests may have begun without locks. Wait for it too.
         drop(self.ingests.attaching.read());
         self.visible.wait_for(self.queue.last());
         demand.is_settled = true;
     }
 
-    /// Locks a key range for a transaction. If other owners hold conflicting locks, it waits for at
-    /// most `timeout`.
+    /// Locks a key range for a transaction, waiting at most `timeout` for owners of conflicting
+    /// locks.
     pub(crate) fn lock(
         &self,
         number: u64,
@@ -207,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// Returns the name of the keyspace and the user's key for a dictionary key.
+    /// Returns the keyspace name and the user's key for a dictionary key.
     pub(crate) fn users_key(&self, key: &[u8]) -> (String, Vec<u8>) {
         let Some((len, id)) = format::split(key) else {
             return (String::new(), key.to_vec());
@@ -217,8 +215,7 @@ impl Engine {
         (name, key.get(len..).unwrap_or_default().to_vec())
     }
 
-    /// Locks all keys and ranges to which a commit writes. The locks are released when the result
-    /// is dropped.
+    /// Locks all keys and ranges that a commit writes to. Dropping the result releases the locks.
     pub(super) fn lock_commit(&self, commit: &CommitRecord<'_>) -> Result<CommitLocks<'_>> {
         let mut ranges: Vec<(KeyRange, RangeLockMode)> = Vec::with_capacity(commit.count as usize);
         let exclusive = |range| (range, RangeLockMode::Exclusive);
@@ -239,8 +236,7 @@ impl Engine {
         self.lock_ranges(&mut ranges)
     }
 
-    /// Locks the ranges to which an ingest writes. Each range is given by its first and its last
-    /// key.
+    /// Locks the ranges that an ingest writes to, each given by its first and last key.
     pub(super) fn lock_stretches(&self, stretches: &[(TreeKey, TreeKey)]) -> Result<CommitLocks<'_>> {
         let ranges = stretches
             .iter()
@@ -248,15 +244,15 @@ impl Engine {
         self.lock_ranges(&mut ranges.collect::<Vec<_>>())
     }
 
-    /// Returns whether the order of operands for a dictionary key does not matter.
+    /// Returns whether operands for a dictionary key may be applied in any order.
     fn merges_commute(&self, key: &[u8]) -> bool {
         let definition = format::split(key).and_then(|(_, id)| self.catalog.by_id(id));
         definition.is_some_and(|definition| definition.merges_commute)
     }
 
-    /// Locks several ranges, one after the other. If this causes a deadlock, it releases all of
-    /// them and starts again. A commit outside transactions holds no other locks, so it is always
-    /// able to do this.
+    /// Locks several ranges one after the other. If this causes a deadlock, releases all of them
+    /// and starts over. A commit outside transactions can always do so, because it holds no other
+    /// locks.
     fn lock_ranges(&self, ranges: &mut [(KeyRange, RangeLockMode)]) -> Result<CommitLocks<'_>> {
         ranges.sort_by(|(one, _), (other, _)| one.low.cmp(&other.low));
         let (began, patience) = (Instant::now(), self.locks.patience());

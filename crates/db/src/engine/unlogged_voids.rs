@@ -1,8 +1,8 @@
-//! Sequence numbers of failed writes that could not yet be voided in the log.
+//! Sequence numbers of failed writes that could not be voided in the log yet.
 //!
-//! If the disk is full, the log may have no space for the record that voids a sequence number. No
-//! later commit can be synced until this record is written, because recovery would truncate the log
-//! at the missing sequence number.
+//! On a full disk, the log may have no space for the record that voids a sequence number. No later
+//! commit can be synced until this record is written, because recovery would truncate the log at
+//! the missing sequence number.
 
 use crate::error::Result;
 use alluvium_base::SequenceNumber;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The sequence numbers that have not been voided in the log.
 #[derive(Debug, Default)]
 pub(super) struct UnloggedVoids {
-    /// Ranges of sequence numbers: the first number and the length of each range.
+    /// Ranges of sequence numbers, each given by its first number and its length.
     stretches: Mutex<Vec<(SequenceNumber, u32)>>,
     are_there: AtomicBool,
 }
@@ -31,8 +31,8 @@ impl UnloggedVoids {
         self.are_there.load(Ordering::Acquire)
     }
 
-    /// Calls `tell` for each range of sequence numbers to void it in the log. If `tell` fails, it
-    /// stops and keeps the ranges that are left.
+    /// Calls `tell` for each range of sequence numbers to void it in the log. If `tell` fails,
+    /// stops and keeps the remaining ranges.
     pub(super) fn fill(&self, tell: impl Fn(SequenceNumber, u32) -> Result<()>) -> Result<()> {
         let mut stretches = self.stretches.lock();
         while let Some(&(first, count)) = stretches.last() {

@@ -1,10 +1,10 @@
 //! Validation of transactions: checks whether commits after a given sequence number have written to
 //! the keys and ranges that a transaction has accessed (its access set).
 //!
-//! Memtables store the sequence number of every write. If the memtables do not contain all commits
-//! after the given sequence number, the dictionary is searched as well. For a key, the dictionary
-//! returns the sequence number of its newest message. For a range, the contents as of the given
-//! sequence number are compared with the current contents.
+//! Memtables store the sequence number of every write. If they do not contain all commits after the
+//! given sequence number, the dictionary is searched as well. For a key, the dictionary returns the
+//! sequence number of its newest message. For a range, its contents as of the given sequence number
+//! are compared with its current contents.
 //!
 //! ```text
 //!   commit order   ────┬───────────────┬─────────────────────────►
@@ -12,17 +12,17 @@
 //!                      │◄ dictionary ─►│◄───── memtables ─────►│
 //! ```
 //!
-//! The given sequence number is pinned, so merges treat it as the sequence number of a reader. If a
-//! key has messages with greater sequence numbers, a merge therefore keeps at least one of them (G2
-//! of `dictionary/merge`), and does not set its sequence number to zero (G4). Otherwise the
-//! validation could miss a commit.
+//! The given sequence number is pinned, so merges treat it as that of a reader. If a key has
+//! messages with greater sequence numbers, a merge therefore keeps at least one of them (G2 of
+//! `dictionary/merge`) and does not set its sequence number to zero (G4). Otherwise validation
+//! could miss a commit.
 //!
 //! The caller holds the locks of the access set. A writer applies its commit to the memtables
 //! before it releases its locks, so the memtables contain every conflicting commit. Reading from a
-//! dictionary takes a while, and other writers would have to wait for the locks. If the memtables
-//! do not reach back to a transaction's read position, the transaction is validated in two steps:
-//! first without locks, up to a recent sequence number, and then with locks, only for later
-//! commits.
+//! dictionary takes a while, during which other writers would have to wait for the locks. A
+//! transaction whose read position the memtables no longer reach back to is therefore validated in
+//! two steps: first without locks, up to a recent sequence number, and then with locks, only for
+//! later commits.
 
 use super::Engine;
 use super::queue::MemtableSlot;
@@ -41,32 +41,32 @@ use alluvium_dictionary::range::KeyRange;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Maximum number of separate operands of a key that validation looks at in a dictionary. Beyond
-/// it, the key is considered replaced.
+/// Maximum number of separate operands of a key that validation examines in a dictionary. If there
+/// are more, the key is considered replaced.
 const MOST_OPERANDS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct WriteConflict {
     pub(crate) definition: Arc<KeyspaceDefinition>,
-    /// The key that was written, as a dictionary key. For a range, its lower bound.
+    /// The written key as a dictionary key, or the lower bound of a written range.
     pub(crate) key: Vec<u8>,
 }
 
-/// How a range is validated if the writes to it may be in a dictionary.
+/// How to validate a range if the writes to it may be in a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeValidation {
     /// By value: the range is valid if readers see the same keys and values as before.
     ByValue {
-        /// The time that readers compare with expiry times, in milliseconds since 1970.
+        /// The time that readers compare to expiry times, in milliseconds since 1970.
         now_ms: u64,
     },
-    /// By writes: the range is valid if none of its keys was written. If the memtables cannot tell
-    /// this, it is considered invalid.
+    /// By writes: the range is valid if none of its keys was written. If the memtables cannot tell,
+    /// it is considered invalid.
     ByWrites,
 }
 
-/// A sequence number up to which no commit has written to the access set. If it was pinned, the pin
-/// is released when this is dropped.
+/// A sequence number up to which no commit has written to the access set. Dropping this releases
+/// the pin, if the number was pinned.
 #[derive(Debug)]
 pub(crate) struct ValidatedSnapshot<'e> {
     engine: &'e Engine,
@@ -92,7 +92,7 @@ impl Drop for ValidatedSnapshot<'_> {
 pub(crate) struct LaterCommits<'e> {
     engine: &'e Engine,
     place: SequenceNumber,
-    /// Sequence number at which scans of ranges read the current contents.
+    /// Sequence number at which range scans read the current contents.
     newest: SequenceNumber,
     slots: Arc<Vec<Arc<MemtableSlot>>>,
     /// Whether the memtables contain all commits above `place`.
@@ -101,7 +101,7 @@ pub(crate) struct LaterCommits<'e> {
 
 impl Engine {
     /// Searches the commits above the pinned sequence number `place` for one that has written to
-    /// the access set. Returns the conflict, or `None` if there is none.
+    /// the access set. Returns the conflict, if there is one.
     pub(crate) fn written_above(
         &self,
         place: SequenceNumber,
@@ -112,9 +112,9 @@ impl Engine {
     }
 
     /// Validates an access set without holding locks. Returns a recent sequence number such that no
-    /// commit above `place` and up to this number has written to the access set; otherwise returns
-    /// the conflict. If the memtables contain all commits above `place`, it returns `place` itself,
-    /// because a later validation with locks is cheap in this case.
+    /// commit above `place` and up to this number has written to the access set, or the conflict if
+    /// one has. If the memtables contain all commits above `place`, returns `place` itself, because
+    /// later validation under locks is then cheap.
     pub(crate) fn validate_without_locks(
         &self,
         place: SequenceNumber,
@@ -195,16 +195,17 @@ impl Engine {
 }
 
 impl LaterCommits<'_> {
-    /// Returns a sequence number up to which these memtables contain every commit: all of them have
-    /// been applied, and flushed.
+    /// Returns a sequence number up to which these memtables contain every commit, because all of
+    /// those commits have been applied and flushed.
     pub(crate) fn flushed(&self) -> SequenceNumber {
         let newest = self.slots.first().expect("there is always one");
         let cut = newest.cut().unwrap_or_else(|| newest.base());
         cut.min(self.engine.dictionaries.cut())
     }
 
-    /// Searches these commits for a write to `ranges`, all of which must be in memtables. Returns a
-    /// written key for which `is_own` returns true, or a range delete that overlaps `ranges`.
+    /// Searches these commits for a write to `ranges`. All of the commits must be in memtables.
+    /// Returns a written key for which `is_own` returns true, or a range delete that overlaps
+    /// `ranges`.
     pub(crate) fn find_write<'r>(
         &self,
         ranges: impl Iterator<Item = (&'r Arc<KeyspaceDefinition>, KeyRange)>,
@@ -238,7 +239,7 @@ impl LaterCommits<'_> {
         Ok(None)
     }
 
-    /// Returns a conflict between these commits and the access set, or `None` if there is none.
+    /// Returns a conflict between these commits and the access set, if there is one.
     pub(crate) fn find_conflict(
         &self,
         footprint: &AccessSet,
@@ -302,7 +303,7 @@ impl LaterCommits<'_> {
             return Ok(in_memory);
         }
         let reader = self.engine.dictionaries.reader(structure);
-        // No merge operator is passed, so that the search stops at the newest message.
+        // Pass no merge operator, so that the search stops at the newest message.
         let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
         reader.gather(named, &mut gather)?;
         Ok(gather.newest() > self.place)
@@ -310,9 +311,9 @@ impl LaterCommits<'_> {
 
     /// Returns whether one of these commits has put or deleted a key. Merges do not count.
     ///
-    /// A merge of the dictionary folds operands into a put or delete with the sequence number of
-    /// the newest of them, so a message that consists of operands only contains no put or delete
-    /// above the pinned `place`.
+    /// When a dictionary merge folds operands into a put or a delete, the result has the newest
+    /// operand's sequence number. A message that consists only of operands therefore contains no
+    /// put or delete above the pinned `place`.
     fn has_replacement(&self, key: &[u8], definition: &KeyspaceDefinition) -> Result<bool> {
         let named = LookupKey::new(key);
         let in_memory = self.memtables().any(|memtable| {
@@ -372,8 +373,7 @@ impl LaterCommits<'_> {
         is_written
     }
 
-    /// Returns whether the keys or values that a reader of the range sees now differ from those at
-    /// `place`.
+    /// Returns whether a reader of the range sees different keys or values now than at `place`.
     fn range_differs(&self, range: &KeyRange, structure: StructureKind, now_ms: u64) -> Result<bool> {
         let scan = |at| {
             self.engine
@@ -384,7 +384,7 @@ impl LaterCommits<'_> {
             let (one, other) = match (then.next(), now.next()) {
                 (Ok(one), Ok(other)) => (one, other),
                 (Err(error), _) | (_, Err(error)) => {
-                    // The merge operator fails now, although the earlier read succeeded. Hence the
+                    // The merge operator fails now, although the earlier read succeeded, so the
                     // value has changed.
                     return match self.engine.catalog.named(error) {
                         Error::BadBase { .. } => Ok(true),
@@ -402,7 +402,7 @@ impl LaterCommits<'_> {
     }
 }
 
-/// Calls `visit` for each key of the range to which a commit above `place` has written, until
+/// Calls `visit` for each key in the range that a commit above `place` has written to, until
 /// `visit` breaks.
 fn visit_written(
     memtable: &Memtable,

@@ -1,25 +1,25 @@
 //! Visibility of commits. Every commit up to the watermark is visible. The watermark advances past
-//! a commit only after the commit was applied to its memtable.
+//! a commit only after the commit has been applied to its memtable.
 
 use alluvium_base::SequenceNumber;
 use alluvium_storage::watermark::Watermark;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// `SPINS` is the number of times that a waiting writer polls the watermark before it yields the
-/// processor. `YIELDS` is the number of times that it then yields the processor before it sleeps.
+/// `SPINS` is the number of times that a waiting writer polls the watermark before it starts to
+/// yield the processor. `YIELDS` is the number of times that it then yields before it sleeps.
 const SPINS: u32 = 100;
 const YIELDS: u32 = 20;
 
-/// The watermark of visible commits, and the threads that wait for it.
+/// The watermark of visible commits, and the threads waiting for it.
 #[derive(Debug)]
 pub(crate) struct VisibleSequence {
     watermark: Watermark,
     sleepers: AtomicU64,
     lock: Mutex<()>,
     moved: Condvar,
-    /// Whether a commit has failed after it was logged and before it was applied to its memtable.
-    /// The watermark cannot advance past such a commit.
+    /// Whether a commit failed after it was logged and before it was applied to its memtable. The
+    /// watermark cannot advance past such a commit.
     stopped: AtomicBool,
 }
 
@@ -40,8 +40,8 @@ impl VisibleSequence {
         self.watermark.completed()
     }
 
-    /// Notes that the writes `first..=last` were applied to their memtable, or that they have
-    /// failed and were voided.
+    /// Records that the writes `first..=last` were applied to their memtable, or that they failed
+    /// and were voided.
     pub(crate) fn complete(&self, first: SequenceNumber, last: SequenceNumber) {
         self.wait(|| self.watermark.has_room(first));
         if self.watermark.complete(first, last) {
@@ -49,8 +49,8 @@ impl VisibleSequence {
         }
     }
 
-    /// Waits until all commits up to `at` are visible. Returns false if they will never become
-    /// visible because of a failure.
+    /// Waits until all commits up to `at` are visible. Returns false if a failure has made that
+    /// impossible.
     pub(crate) fn wait_for(&self, at: SequenceNumber) -> bool {
         self.wait(|| self.at() >= at);
         self.at() >= at
@@ -67,10 +67,10 @@ impl VisibleSequence {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Wakes sleeping threads after the watermark has advanced. A thread that wants to sleep first
-    /// increments the number of sleepers and then reads the watermark. This function is called
-    /// after the watermark has advanced, and reads the number of sleepers. Therefore at least one
-    /// of the two threads sees the change made by the other.
+    /// Wakes sleeping threads after the watermark has advanced. A thread that is about to sleep
+    /// first increments the number of sleepers and then reads the watermark. The thread that
+    /// advances the watermark does so first and reads the number of sleepers here. At least one of
+    /// the two therefore sees the other's change.
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {

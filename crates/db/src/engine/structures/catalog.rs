@@ -1,5 +1,5 @@
-//! The second copy of the catalog, which is stored in the manifest. Because of it, opening a store
-//! does not depend on the single leaf that contains the first copy.
+//! The second copy of the catalog, which is stored in the manifest so that opening a store does not
+//! depend on the single leaf that contains the first copy.
 
 use crate::schema::format;
 use alluvium_base::SequenceNumber;
@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The records of the catalog: their keys, as in the tree, and their values.
+/// The catalog's records. The keys are those of the tree.
 pub(in crate::engine) type CatalogRecords = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The second copy of the catalog. It is as recent as the dictionaries: it contains the changes of
-/// all published memtables. The caller must hold the lock `publishing` to apply a memtable to it,
-/// or to read it for a generation.
+/// The second copy of the catalog. It is as recent as the dictionaries, because it contains the
+/// changes of all published memtables. The caller must hold the lock `publishing` to apply a
+/// memtable to it, or to read it for a generation.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct SecondCatalog {
-    /// `None` while a store without a second copy is being opened. In this case the second copy is
-    /// then created from the first one.
+    /// `None` while a store without a second copy is being opened. The second copy is then created
+    /// from the first.
     records: Mutex<Option<CatalogRecords>>,
-    /// Whether reads use this copy, because the first copy is damaged.
+    /// Whether reads use this copy because the first copy is damaged.
     is_used: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ impl SecondCatalog {
         self.records.lock().clone()
     }
 
-    /// Makes reads use this copy, because the first copy is damaged. Returns false if there is no
+    /// Makes reads use this copy because the first copy is damaged. Returns false if there is no
     /// second copy.
     pub(in crate::engine) fn replace_first(&self) -> bool {
         let has_records = self.records.lock().is_some();
@@ -49,7 +49,7 @@ impl SecondCatalog {
         self.is_used.load(Relaxed)
     }
 
-    /// Makes reads use the first copy again. Must be called only after the first copy was
+    /// Makes reads use the first copy again. Must be called only after the first copy has been
     /// rewritten.
     pub(in crate::engine) fn use_first_copy(&self) {
         self.is_used.store(false, Relaxed);
@@ -62,8 +62,8 @@ impl SecondCatalog {
         }
     }
 
-    /// Returns the records as of commit `at`, which must not be below `cut`. Changes after `cut`
-    /// are taken from the memtables in `list`. Returns `None` if there is no second copy.
+    /// Returns the records as of commit `at`, which must not be below `cut`, or `None` if there is
+    /// no second copy. Changes after `cut` are taken from the memtables in `list`.
     pub(in crate::engine) fn at(
         &self,
         list: &MemtableList,
@@ -79,7 +79,7 @@ impl SecondCatalog {
     }
 }
 
-/// Returns the key range of the catalog in the tree.
+/// Returns the catalog's key range in the tree.
 pub(in crate::engine) fn range() -> KeyRange {
     let (first, behind) = (
         format::prefix(format::CATALOG),
@@ -88,7 +88,7 @@ pub(in crate::engine) fn range() -> KeyRange {
     KeyRange::new(&first, Some(&behind))
 }
 
-/// Applies the catalog changes of a memtable to `records`, up to commit `at`.
+/// Applies a memtable's catalog changes up to commit `at` to `records`.
 fn apply(records: &mut CatalogRecords, memtable: &Memtable, at: SequenceNumber) {
     let range = range();
     let mut cursor = memtable.cursor();

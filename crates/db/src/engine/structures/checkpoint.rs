@@ -1,4 +1,4 @@
-//! Cuts of all dictionaries at the same sequence number, for checkpoints.
+//! Cuts all dictionaries at the same sequence number for a checkpoint.
 
 use super::DictionarySet;
 use crate::error::Result;
@@ -78,9 +78,8 @@ impl DictionarySet {
         }))
     }
 
-    /// Handles a structure for which the checkpoint has failed. If the reason is damage in in-place
-    /// pages, the pages are quarantined, and `None` is returned. The next attempt then leaves them
-    /// out.
+    /// Handles a structure whose checkpoint has failed. If damaged in-place pages are the reason,
+    /// quarantines them and returns `None`, so that the next attempt leaves them out.
     fn without<'s>(
         &self,
         structure: StructureKind,

@@ -1,4 +1,4 @@
-//! Flushes of memtables into the dictionaries, and attachment of ingests.
+//! Flushes memtables into the dictionaries, and attaches ingests.
 
 use super::DictionarySet;
 use crate::error::Result;
@@ -40,9 +40,9 @@ impl DictionarySet {
         begun.collect()
     }
 
-    /// Makes all dictionaries publish their flushed parts of a memtable. If one of them fails,
-    /// `failed` is set to its structure. The dictionaries before it have then published, as noted
-    /// in `is_published`.
+    /// Makes all dictionaries publish their flushed parts of a memtable. If one fails, sets
+    /// `failed` to its structure. The dictionaries before it have then published their parts, as
+    /// `is_published` records.
     pub(in crate::engine) fn publish(
         &self,
         memtable: &Memtable,
@@ -57,8 +57,8 @@ impl DictionarySet {
             taking.is_published = true;
         }
         self.second_catalog.take(memtable);
-        // A dictionary may have been created since the flush began. The memtable contains nothing
-        // for its keys.
+        // A dictionary may have been created since the flush began. The memtable has no writes to
+        // its keys.
         self.advance(cut)
     }
 
@@ -67,7 +67,7 @@ impl DictionarySet {
         behind.try_for_each(|(_, dictionary)| dictionary.advance(cut))
     }
 
-    /// Attaches ingests to their dictionaries. They become the commits from `first` to `last`.
+    /// Attaches ingests to their dictionaries as the commits from `first` to `last`.
     pub(in crate::engine) fn attach(
         &self,
         mut all: Vec<Box<dyn BulkIngest>>,
@@ -75,8 +75,7 @@ impl DictionarySet {
         last: SequenceNumber,
     ) -> Result<()> {
         let _publishing = self.publishing.lock();
-        // Allocate all space first, so that a full disk is detected before any dictionary has
-        // changed.
+        // Allocate all space first, so that a full disk is detected before any dictionary changes.
         all.iter_mut().try_for_each(|ingest| ingest.prepare(first))?;
         let mut attached = 0;
         for ingest in all {

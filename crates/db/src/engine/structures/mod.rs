@@ -7,8 +7,8 @@
 //! *Must not depend on*: how a structure stores its keys, and when memtables are sealed.
 //!
 //! To add a structure, add a field here, an arm in `DictionarySet::get`, arms in `placement.rs` and
-//! `open.rs`, and a variant in `readers.rs`. The number and the name of each structure are in
-//! `crate::options::kind`.
+//! `open.rs`, and a variant in `readers.rs`. `crate::options::kind` defines each structure's number
+//! and name.
 //!
 //! Invariants:
 //!
@@ -60,7 +60,7 @@ use volatile::VolatileMap;
 #[derive(Debug)]
 pub(crate) struct DictionarySet {
     home: StructureContext,
-    /// The tree. It contains the catalog, and every keyspace that is not in another structure.
+    /// The tree, which contains the catalog and every keyspace that is not in another structure.
     pub(crate) tree: TieredTree,
     /// The ordered map, which is created for the first keyspace that uses it.
     map: OnceLock<OrderedMap>,
@@ -72,8 +72,8 @@ pub(crate) struct DictionarySet {
     paged: OnceLock<PagedDictionary>,
     /// Size of the buffer of `paged`, in bytes.
     paged_bytes: usize,
-    /// The in-place pages if they are quarantined and accept no writes; `has_aside` tells whether
-    /// they are.
+    /// The in-place pages while they are quarantined and accept no writes. `has_aside` tells
+    /// whether they are.
     aside: Mutex<Option<QuarantinedPages>>,
     has_aside: AtomicBool,
     /// Whether the durable generation lists damaged pages that no keyspace uses.
@@ -83,27 +83,25 @@ pub(crate) struct DictionarySet {
     held: Mutex<Option<HeldWrites>>,
     /// State of in-place pages that no keyspace uses any more.
     left: Mutex<UnusedPages>,
-    /// Options of the levels. The options that the first keyspace determines are left at their
-    /// defaults.
+    /// Options of the levels. Those that the first keyspace determines are left at their defaults.
     levels_options: LevelsOptions,
-    /// Options of the hashed structure. The form, index and seed, which the first keyspace
+    /// Options of the hashed structure. Its form, index and seed, which the first keyspace
     /// determines, are left at their defaults.
     hashed_options: HashedOptions,
     /// The structure of each keyspace that is not in the tree.
     placed: RwLock<BTreeMap<KeyspaceId, StructureKind>>,
-    /// Lock that is held while the dictionaries publish a memtable one after the other, and while a
-    /// checkpoint collects their roots.
+    /// Held while the dictionaries publish a memtable one after the other, and while a checkpoint
+    /// collects their roots.
     publishing: Mutex<()>,
     /// The second copy of the catalog's records, as recent as the dictionaries.
     pub(in crate::engine) second_catalog: SecondCatalog,
-    /// The latest time that any reader had compared with expiry times when the durable generation
-    /// was made, in milliseconds since 1970.
+    /// The latest time that any reader had compared to expiry times when the durable generation was
+    /// made, in milliseconds since 1970.
     pub(in crate::engine) time_ms: u64,
-    /// The writer of the manifests, which are stored at every checkpoint.
+    /// Writes the manifest at every checkpoint.
     pub(in crate::engine) manifest: ManifestWriter,
-    /// Dictionaries in the durable manifest whose structure this version does not know. For each of
-    /// them, one of its keyspaces, if there is any. If this list is not empty, opening the store
-    /// fails.
+    /// Dictionaries in the durable manifest whose structure this version does not know, each with
+    /// one of its keyspaces, if it has any. Opening the store fails unless this list is empty.
     unknown: Vec<(DictionaryEntry, Option<KeyspaceId>)>,
 }
 
@@ -121,7 +119,7 @@ impl DictionarySet {
         })
     }
 
-    /// Returns the dictionary with this structure. There must be a keyspace that uses it.
+    /// Returns the dictionary with this structure, which some keyspace must use.
     #[inline]
     pub(in crate::engine) fn structure(&self, structure: StructureKind) -> StructureRef<'_> {
         self.get(structure).expect("it was made for its first keyspace")
@@ -131,30 +129,30 @@ impl DictionarySet {
         self.structure(structure).dictionary()
     }
 
-    /// Returns all dictionaries of the store. The tree is the first one.
+    /// Returns all dictionaries of the store, starting with the tree.
     pub(in crate::engine) fn all(&self) -> impl Iterator<Item = (StructureKind, &dyn Dictionary)> {
         let all = StructureKind::ALL.into_iter();
         all.filter_map(|structure| Some((structure, self.get(structure)?.dictionary())))
     }
 
-    /// Returns the levels. There must be a keyspace that uses them.
+    /// Returns the levels, which some keyspace must use.
     pub(crate) fn levels(&self) -> &LevelsDictionary {
         self.levels
             .get()
             .expect("they were made for their first keyspace")
     }
 
-    /// Returns the hashed structure. There must be a keyspace that uses it.
+    /// Returns the hashed structure, which some keyspace must use.
     pub(crate) fn hashed(&self) -> &HashedStructure {
         self.hashed.get().expect("it was made for its first keyspace")
     }
 
-    /// Returns the in-place pages. There must be a keyspace that uses them.
+    /// Returns the in-place pages, which some keyspace must use.
     pub(crate) fn paged(&self) -> &PagedDictionary {
         self.paged.get().expect("they were made for their first keyspace")
     }
 
-    /// Sets the class of space from which maintenance allocates.
+    /// Sets the space class that maintenance allocates from.
     pub(in crate::engine) fn set_space_class(&self, class: AllocationClass) {
         self.all()
             .for_each(|(_, dictionary)| dictionary.set_space_class(class));
@@ -165,14 +163,14 @@ impl DictionarySet {
         self.all().any(|(_, dictionary)| dictionary.has_pending_work())
     }
 
-    /// Returns the approximate number of bytes of free space that a compaction needs in order to
-    /// free space. A few memtables must be added to it.
+    /// Returns approximately how many bytes of free space a compaction needs in order to free
+    /// space. Callers must add a few memtables.
     pub(in crate::engine) fn freeing_bytes(&self) -> u64 {
         self.hashed.get().map_or(0, HashedStructure::merge_bytes)
     }
 
-    /// Makes merges of hashed keyspaces include pending deletes. Returns whether there are deletes
-    /// that no merge has been asked to include before.
+    /// Makes merges of hashed keyspaces include pending deletes. Returns whether this covers any
+    /// deletes that no merge was asked to include before.
     pub(in crate::engine) fn want_deletes_merged(&self) -> bool {
         self.hashed
             .get()
@@ -190,14 +188,13 @@ impl DictionarySet {
         }
     }
 
-    /// Returns the number of due steps on which the throttling of writers is based if there are no
+    /// Returns the number of due steps that determines how writers are throttled if there are no
     /// background threads.
     pub(crate) fn overdue_steps(&self) -> usize {
         self.all().map(|(_, dictionary)| dictionary.overdue_steps()).sum()
     }
 
-    /// Returns the read amplification in percent of its limit. It is the highest one of all
-    /// dictionaries.
+    /// Returns the highest read amplification of all dictionaries, in percent of its limit.
     pub(crate) fn read_amplification_percent(&self) -> u64 {
         let all = self.all();
         let percent = all.map(|(_, dictionary)| dictionary.read_amplification_percent());
@@ -226,14 +223,14 @@ impl DictionarySet {
         &self.home.schema
     }
 
-    /// Returns the memory that all dictionaries use, in bytes.
+    /// Returns the memory of all dictionaries, in bytes.
     pub(in crate::engine) fn memory_bytes(&self) -> u64 {
         self.all()
             .map(|(_, dictionary)| dictionary.pending_work().memory_bytes)
             .sum()
     }
 
-    /// Returns the number of maintenance steps that are due or running.
+    /// Returns the number of due or running maintenance steps.
     pub(in crate::engine) fn steps(&self) -> u64 {
         self.live()
             .map(|(_, dictionary)| dictionary.pending_work().steps)
@@ -253,8 +250,8 @@ impl DictionarySet {
         Ok(self.of(structure).ingest(class)?)
     }
 
-    /// Returns a reader of the current version of a dictionary. A read that also searches memtables
-    /// must load the list of memtables before this call.
+    /// Returns a reader of a dictionary's current version. A read that also searches memtables must
+    /// load the list of memtables first.
     #[inline]
     pub(in crate::engine) fn reader(&self, structure: StructureKind) -> StructureReader<'_> {
         self.structure(structure).reader()

@@ -22,7 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// Options with which the dictionaries of a store are created and opened.
+/// Options for creating and opening a store's dictionaries.
 #[derive(Debug)]
 pub(in crate::engine) struct DictionaryOptions {
     pub(in crate::engine) shape: TrunkShape,
@@ -52,9 +52,9 @@ impl DictionaryOptions {
         }
     }
 
-    /// Returns the options of the hashed structure. A merge writes a run for each partition, so the
-    /// number of partitions is limited to the number of pages in a memtable. There are at least two
-    /// partitions.
+    /// Returns the options of the hashed structure. A merge writes a run for each partition, so
+    /// there are at most as many partitions as there are pages in a memtable. There are at least
+    /// two.
     fn hashed(&self) -> HashedOptions {
         let pages = (self.shape.memtable / PageSize::MIN.bytes() as u64).max(1);
         let options = HashedOptions::default();
@@ -81,8 +81,8 @@ impl DictionarySet {
         DictionarySet::assemble(home, tree, ManifestWriter::default(), how)
     }
 
-    /// Opens the dictionaries that the durable manifest lists. Dictionaries that this version does
-    /// not know are not opened; see [`DictionarySet::require_known`].
+    /// Opens the dictionaries listed in the durable manifest, except those that this version does
+    /// not know; see [`DictionarySet::require_known`].
     pub(in crate::engine) fn open(store: &Arc<Store>, how: &DictionaryOptions) -> Result<DictionarySet> {
         let (keeper, manifest) = ManifestWriter::open(store)?;
         let (home, cut) = (how.home(store), store.superblock().cut);
@@ -96,8 +96,8 @@ impl DictionarySet {
         dictionaries.with_others(&manifest, cut, &DamageSurvey::default())
     }
 
-    /// Like [`DictionarySet::open`], for damaged dictionaries. Also returns the key ranges that
-    /// were lost, and descriptions of the repairs.
+    /// Like [`DictionarySet::open`], but for damaged dictionaries. Also returns the lost key ranges
+    /// and descriptions of the repairs.
     pub(in crate::engine) fn open_salvaged(
         store: &Arc<Store>,
         how: &DictionaryOptions,
@@ -185,9 +185,9 @@ impl DictionarySet {
         }
     }
 
-    /// Opens the dictionaries other than the tree that a manifest lists. Levels, or a map, that
-    /// have lost a key range are discarded entirely. The hashed structure is discarded unless it
-    /// has lost only runs or filters.
+    /// Opens the dictionaries other than the tree that a manifest lists. Levels or a map that have
+    /// lost a key range are discarded entirely. The hashed structure is discarded unless it has
+    /// lost only runs or filters.
     fn with_others(
         mut self,
         manifest: &Manifest,
@@ -294,8 +294,8 @@ impl DictionarySet {
     }
 
     /// Opens as much of damaged in-place pages as possible. If nothing can be opened, new pages are
-    /// created for the first keyspace that uses them. Returns the key ranges that were lost, and
-    /// whether the pages were lost entirely.
+    /// created for the first keyspace that uses them. Returns the lost key ranges, and whether the
+    /// pages were lost entirely.
     fn salvage_pages(&self, manifest: &Manifest, cut: SequenceNumber) -> Result<(Vec<LostRange>, bool)> {
         let Some(root) = root_of(manifest, StructureKind::Paged)? else {
             return Ok((Vec::new(), false));
@@ -318,7 +318,7 @@ impl DictionarySet {
     }
 
     /// Fails if the store has a dictionary whose structure this version does not know. `name_of`
-    /// returns the name of a keyspace, for the error message.
+    /// returns a keyspace's name for the error message.
     pub(in crate::engine) fn require_known(
         &self,
         name_of: impl Fn(KeyspaceId) -> Option<String>,
@@ -360,7 +360,7 @@ fn in_pages(manifest: &Manifest, lost: &LostRange) -> Vec<LostRange> {
     .collect()
 }
 
-/// Returns the root of a dictionary in the manifest, or `None` if the manifest does not list the
+/// Returns a dictionary's root in the manifest, or `None` if the manifest does not list the
 /// dictionary.
 fn root_of(manifest: &Manifest, structure: StructureKind) -> Result<Option<&[u8]>> {
     let id = structure.dictionary();

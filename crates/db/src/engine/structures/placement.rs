@@ -1,4 +1,4 @@
-//! Placement of keyspaces: the mapping from keyspaces to dictionaries.
+//! Maps keyspaces to dictionaries.
 
 use super::DictionarySet;
 use super::open::corrupt;
@@ -36,8 +36,8 @@ impl DictionarySet {
         corrupt(expected, format!("in dictionary {}", listed.dictionary()))
     }
 
-    /// Places a keyspace in the dictionary of its structure, which is created if it does not exist.
-    /// Must be called before anything is written to the keyspace.
+    /// Places a keyspace in the dictionary of its structure, creating that dictionary if it does
+    /// not exist. Must be called before anything is written to the keyspace.
     pub(crate) fn place(&self, definition: &KeyspaceDefinition) -> Result<()> {
         let _publishing = self.publishing.lock();
         // A new dictionary contains all commits up to `cut`, because none of them writes to its
@@ -62,7 +62,7 @@ impl DictionarySet {
     }
 
     /// Creates the levels for the first keyspace that uses them. Fails if a later keyspace has
-    /// other options for levels.
+    /// different options for levels.
     fn place_in_levels(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<()> {
         let asked = definition.options.structure.levels();
         if self.levels.get().is_none() {
@@ -84,12 +84,12 @@ impl DictionarySet {
     }
 
     /// Creates the hashed structure for the first keyspace that uses it. Fails if a later keyspace
-    /// has another form or index.
+    /// has a different form or index.
     fn place_hashed(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<()> {
         let asked = definition.options.structure.hashed();
         if self.hashed.get().is_none() {
-            // The store's identifier serves as the seed. It was chosen at random when the store was
-            // created.
+            // The store's identifier, which was chosen at random when the store was created, serves
+            // as the seed.
             let store = self.home.store.superblock().store;
             let options = HashedOptions {
                 form: asked.form.inner(),
@@ -128,7 +128,7 @@ impl DictionarySet {
     }
 
     /// Places a keyspace in the volatile map, which is created for the first volatile keyspace.
-    /// Fails if a later keyspace has another size limit.
+    /// Fails if a later keyspace has a different size limit.
     fn place_volatile(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<()> {
         let most = definition.options.structure.volatile().unwrap_or(u64::MAX);
         let made = || VolatileMap {
@@ -148,7 +148,7 @@ impl DictionarySet {
     }
 
     /// Creates the in-place pages for the first keyspace that uses them. Fails if a later keyspace
-    /// has other options for pages.
+    /// has different options for pages.
     fn place_in_pages(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<()> {
         let asked = definition
             .options

@@ -1,11 +1,11 @@
-//! Quarantine of in-place pages in which a change has found damage. The rest of the store continues
-//! without these pages.
+//! Quarantines in-place pages in which a change has found damage. The rest of the store continues
+//! without them.
 //!
-//! Pages are changed in place, so a change that fails halfway leaves them in an inconsistent state.
-//! They are then put into quarantine, and nothing is written to them any more. Every later
-//! generation lists the pages as they were in the last generation before the quarantine, together
-//! with the writes that they have not received since. The log keeps these writes until the first of
-//! the later generations is durable.
+//! Pages are changed in place, so a change that fails halfway leaves them inconsistent. They are
+//! then put into quarantine, and nothing is written to them any more. Every later generation lists
+//! the pages as they were in the last generation before the quarantine, along with the writes that
+//! they have missed since. The log keeps these writes until the first of the later generations is
+//! durable.
 //!
 //! ```text
 //!   set aside      reads and writes of keyspaces in pages fail with the damage; drops are taken
@@ -24,19 +24,19 @@ use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::{DiskLocation, OnDiskObject as Kind};
 use std::sync::atomic::Ordering;
 
-/// Number of log bytes that are read at a time.
+/// Number of log bytes read at a time.
 const READ_AT_ONCE: u64 = 1 << 20;
 
-/// The in-place pages in quarantine, and the writes that they have not received.
+/// The quarantined in-place pages, and the writes that they have missed.
 #[derive(Clone, Debug)]
 pub(super) struct QuarantinedPages {
-    /// The manifest entry of the pages in the last generation before the quarantine.
+    /// The pages' manifest entry in the last generation before the quarantine.
     entry: DictionaryEntry,
     behind: DictionaryBacklog,
     /// Sequence number up to which all writes to the pages' keys are either in the pages or in
     /// `behind`.
     through: SequenceNumber,
-    /// The error message. If the damage was found before the store was opened, it says so instead.
+    /// The error message, or a statement that the damage was found before the store was opened.
     cause: String,
     /// Whether the damage was found after the store was opened.
     is_new: bool,
@@ -58,16 +58,16 @@ impl DictionarySet {
         self.has_aside.load(Ordering::Acquire)
     }
 
-    /// Returns all dictionaries except in-place pages that are in quarantine.
+    /// Returns all dictionaries except quarantined in-place pages.
     pub(in crate::engine) fn live(&self) -> impl Iterator<Item = (StructureKind, &dyn Dictionary)> {
         let has_aside = self.has_quarantined_pages();
         let is_live = move |of: &StructureKind| !(has_aside && *of == StructureKind::Paged);
         self.all().filter(move |(structure, _)| is_live(structure))
     }
 
-    /// Puts the in-place pages into quarantine because of `damage`. No checkpoint may be in
-    /// progress. Returns false if this is impossible, because no durable generation contains the
-    /// pages.
+    /// Quarantines the in-place pages because of `damage`. No checkpoint may be in progress.
+    /// Returns false if no durable generation contains the pages, because they cannot be
+    /// quarantined then.
     pub(in crate::engine) fn quarantine_pages(&self, damage: &alluvium_storage::Error) -> Result<bool> {
         let store = &self.home.store;
         let Some(paged) = self.paged.get().filter(|_| !self.has_quarantined_pages()) else {
@@ -92,8 +92,8 @@ impl DictionarySet {
         Ok(true)
     }
 
-    /// Keeps the in-place pages in quarantine if they were in quarantine when the generation of
-    /// this manifest was made.
+    /// Keeps the in-place pages quarantined if they were quarantined when this manifest's
+    /// generation was made.
     pub(super) fn stays_aside(&mut self, manifest: &Manifest, cut: SequenceNumber) {
         let id = StructureKind::Paged.dictionary();
         if let (Some(behind), Some(entry)) = (manifest.behind.get(&id), manifest.entry(id)) {
@@ -122,9 +122,9 @@ impl DictionarySet {
         *self.has_aside.get_mut() = false;
     }
 
-    /// Returns the manifest entry of the pages in quarantine for a generation that contains all
-    /// commits up to `at`, and the writes that the pages have not received. Returns `None` if there
-    /// is no quarantine.
+    /// Returns the quarantined pages' manifest entry for a generation that contains all commits up
+    /// to `at`, and the writes that the pages have missed. Returns `None` if there is no
+    /// quarantine.
     pub(super) fn aside_at(
         &self,
         at: SequenceNumber,
@@ -174,8 +174,8 @@ impl DictionarySet {
         Ok(Some((aside.entry.clone(), aside.behind.clone())))
     }
 
-    /// Fails if the in-place pages are in quarantine. `keyspace` returns the name of the keyspace
-    /// for the error message.
+    /// Fails if the in-place pages are quarantined. `keyspace` returns the keyspace's name for the
+    /// error message.
     pub(crate) fn require_pages(&self, keyspace: impl FnOnce() -> String) -> Result<()> {
         match &*self.aside.lock() {
             None => Ok(()),
@@ -186,8 +186,7 @@ impl DictionarySet {
         }
     }
 
-    /// Returns the number of a paged keyspace to which any of these writes belongs. Returns `None`
-    /// if there is none.
+    /// Returns the number of a paged keyspace that one of these writes belongs to, if there is one.
     pub(in crate::engine) fn in_pages(&self, writes: LogWriteIter<'_>) -> Option<format::KeyspaceId> {
         let placed = self.placed.read();
         let ids = writes.flatten().filter_map(|write| match write {

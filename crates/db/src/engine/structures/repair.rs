@@ -1,4 +1,4 @@
-//! Repair of damaged pages of runs. Compactions, merges and scans would fail at such pages.
+//! Repairs damaged pages of runs, at which compactions, merges and scans would fail.
 
 use super::DictionarySet;
 use crate::error::Result;
@@ -9,8 +9,8 @@ use alluvium_trees::RunRepairResult;
 use alluvium_trees::tiered::LostRange;
 
 impl DictionarySet {
-    /// Rewrites damaged runs without their unreadable parts. Returns the key ranges that were lost,
-    /// and descriptions of the repairs.
+    /// Rewrites damaged runs without their unreadable parts. Returns the lost key ranges and
+    /// descriptions of the repairs.
     pub(in crate::engine) fn repair_runs(&self) -> Result<(Vec<LostRange>, Vec<String>)> {
         let (mut lost, mut done) = self.mend_hashed()?;
         let mut note = |mended: RunRepairResult, keyspaces: &str| {
@@ -46,7 +46,7 @@ impl DictionarySet {
         Ok((lost, done))
     }
 
-    /// Like [`DictionarySet::repair_runs`], for the hashed structure only.
+    /// Like [`DictionarySet::repair_runs`], but only for the hashed structure.
     fn mend_hashed(&self) -> Result<(Vec<LostRange>, Vec<String>)> {
         let (mut lost, mut done) = (Vec::new(), Vec::new());
         let Some(hashed) = self.hashed.get() else {

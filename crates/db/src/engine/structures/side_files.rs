@@ -1,5 +1,4 @@
-//! Files of the store that are not part of its extents: how they are copied with the store, and how
-//! they are removed.
+//! Copies and removes the store's files that are not part of its extents.
 
 use super::DictionarySet;
 use crate::error::Result;
@@ -20,8 +19,7 @@ use alluvium_trees::run_locations::RunPlace;
 pub(in crate::engine) struct PageHold(Option<paged::CheckpointHold>);
 
 impl DictionarySet {
-    /// Holds the files that are not part of the extents. They are held for a generation that must
-    /// be chosen after this call.
+    /// Holds the files outside the extents for a generation, which must be chosen after this call.
     pub(in crate::engine) fn hold(&self) -> PageHold {
         PageHold(self.paged.get().map(PagedDictionary::hold))
     }
@@ -39,21 +37,21 @@ pub(super) enum UnusedPages {
 }
 
 impl DictionarySet {
-    /// Returns the statistics of the in-place pages and of their buffer.
+    /// Returns the statistics of the in-place pages and their buffer.
     pub(crate) fn paged_stats(&self) -> PagedStats {
         self.paged.get().map(PagedDictionary::figures).unwrap_or_default()
     }
 
-    /// Requests a rewrite of the in-place pages that removes their deleted entries, if there are
-    /// enough of these entries to free pages. Returns whether a rewrite was requested.
+    /// Requests a rewrite that removes deleted entries from the in-place pages, if there are enough
+    /// of them to free pages. Returns whether it requested one.
     pub(crate) fn want_page_deletes_applied(&self) -> bool {
         self.paged
             .get()
             .is_some_and(PagedDictionary::want_deletes_applied)
     }
 
-    /// Returns the approximate number of bytes of free pages that checkpoints would return to the
-    /// file system.
+    /// Returns approximately how many bytes of free pages checkpoints would return to the file
+    /// system.
     pub(crate) fn returnable_page_bytes(&self) -> u64 {
         self.paged
             .get()
@@ -66,7 +64,7 @@ impl DictionarySet {
         self.levels.get().map(LevelsDictionary::stats)
     }
 
-    /// Returns the location of each run of the tree and of the levels. Nothing is read from the
+    /// Returns the location of each run of the tree and of the levels, without reading from the
     /// device.
     pub(crate) fn places(&self) -> Vec<RunPlace> {
         let mut places = self.tree.places();
@@ -80,8 +78,8 @@ impl DictionarySet {
         Ok(self.paged.get().map(PagedDictionary::outline).transpose()?)
     }
 
-    /// Closes the in-place pages if no keyspace uses them. The next checkpoint does not list them
-    /// any more.
+    /// Closes the in-place pages if no keyspace uses them. The next checkpoint no longer lists
+    /// them.
     pub(super) fn leave_pages(&mut self) -> Result<()> {
         let is_used = self
             .placed
@@ -99,8 +97,8 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Reopens in-place pages that no keyspace uses. Returns `None` if the durable generation does
-    /// not list any.
+    /// Reopens in-place pages that no keyspace uses. Returns `None` if the durable generation lists
+    /// none.
     pub(super) fn pages_again(&self, cut: SequenceNumber) -> Result<Option<PagedDictionary>> {
         let mut left = self.left.lock();
         let UnusedPages::Listed(root) = &*left else {
@@ -112,7 +110,7 @@ impl DictionarySet {
         Ok(Some(paged))
     }
 
-    /// Notes that the store's directory contains page files that its durable generation does not
+    /// Records that the store's directory contains page files that its durable generation does not
     /// list.
     pub(super) fn note_unlisted_pages(&mut self) -> Result<()> {
         let names = self
@@ -128,7 +126,7 @@ impl DictionarySet {
     }
 
     /// Removes the files of unused in-place pages. Must be called only after a generation without
-    /// these pages is durable. If it fails, it is tried again after the next checkpoint.
+    /// these pages is durable. If this fails, it is retried after the next checkpoint.
     pub(in crate::engine) fn remove_left_pages(&self) {
         let _publishing = self.publishing.lock();
         let mut left = self.left.lock();
@@ -148,9 +146,9 @@ impl DictionarySet {
 }
 
 impl PageHold {
-    /// Returns the in-place pages that a generation needs. `payload` is the payload of the
-    /// generation's superblock. Returns `None` if the generation needs pages that were created
-    /// after the hold.
+    /// Returns the in-place pages that a generation needs, where `payload` is the payload of the
+    /// generation's superblock. Returns `None` if the generation needs pages created after the
+    /// hold.
     pub(in crate::engine) fn at(
         self,
         store: &Store,

@@ -1,9 +1,9 @@
-//! Volatile keyspaces. Their writes are not logged, and their size is limited.
+//! Volatile keyspaces, whose writes are not logged and whose size is limited.
 //!
-//! A commit may write to volatile and to other keyspaces; while the store is open, it is atomic.
-//! The log contains its writes to the other keyspaces. For each write to a volatile keyspace, the
-//! log contains only a sequence number. When the store is opened again, the writes to the other
-//! keyspaces are recovered, and all volatile keyspaces are empty.
+//! A commit may write to both volatile and other keyspaces, and is atomic for as long as the store
+//! is open. The log contains its writes to the other keyspaces, but only a sequence number for each
+//! write to a volatile keyspace. When the store is opened again, the writes to the other keyspaces
+//! are recovered, and all volatile keyspaces are empty.
 
 use super::DictionarySet;
 use crate::engine::CommitRecord;
@@ -26,12 +26,11 @@ pub(super) struct VolatileMap {
 /// The part of a commit that must be written to the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) enum LoggedPart {
-    /// The entire commit must be logged, because it has no write to a volatile keyspace.
+    /// The entire commit, because it does not write to a volatile keyspace.
     All,
-    /// This record must be logged. It contains only a sequence number for each write to a volatile
-    /// keyspace.
+    /// This record, which contains only a sequence number for each write to a volatile keyspace.
     Part(Vec<u8>),
-    /// Nothing must be logged. The sequence numbers of the commit are voided.
+    /// Nothing. The commit's sequence numbers are voided.
     Nothing,
 }
 
@@ -42,7 +41,7 @@ fn is_volatile(placed: &BTreeMap<KeyspaceId, StructureKind>, key: &[u8]) -> bool
     structure.is_some_and(|structure| !structure.lasts())
 }
 
-/// Returns the part of a commit that must be logged. Writes to volatile keyspaces are left out.
+/// Returns the part of a commit that must be logged, which leaves out writes to volatile keyspaces.
 fn without_volatile(placed: &BTreeMap<KeyspaceId, StructureKind>, commit: &CommitRecord<'_>) -> LoggedPart {
     let mut record = Vec::new();
     let (mut kept, mut left_out) = (0_u32, 0_u32);
@@ -88,8 +87,7 @@ impl DictionarySet {
         without_volatile(&self.placed.read(), commit)
     }
 
-    /// Returns whether a commit writes only to volatile keyspaces. Such a commit need not be
-    /// synced.
+    /// Returns whether a commit writes only to volatile keyspaces, so that it need not be synced.
     pub(in crate::engine) fn is_all_volatile(&self, commit: &CommitRecord<'_>) -> bool {
         if self.volatile.get().is_none() {
             return false;
@@ -101,8 +99,8 @@ impl DictionarySet {
         })
     }
 
-    /// Fails if a commit adds data to volatile keyspaces that are full. Only data that has been
-    /// flushed to the map is counted, because memtables have their own limit.
+    /// Fails if a commit adds data to volatile keyspaces that are full. Only data flushed to the
+    /// map counts, because memtables have their own limit.
     ///
     /// # Errors
     /// [`Error::VolatileFull`].

@@ -1,5 +1,5 @@
-//! Tests of the attachment of ingests: in which steps other commits continue, and what happens if
-//! commits leave the memory before they are validated.
+//! Tests that other commits continue during certain steps of attaching ingests, and that commits
+//! may leave memory before they are validated.
 
 use super::{engine, small};
 use crate::engine::ingest::{AttachPreconditions, IngestAttachment};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// each step makes a conditional commit.
 struct RecordedConditions<'k> {
     other: &'k Keyspace,
-    /// How often the last step reports that commits have left the memory.
+    /// Number of times that the last step reports that commits have left memory.
     gaps: Cell<u32>,
     verdict: ConditionVerdict,
     steps: RefCell<Vec<&'static str>>,
@@ -66,7 +66,8 @@ fn ingest(keyspace: &Keyspace) -> (Arc<RunningIngest>, Vec<u8>) {
     (ingest, key.to_vec())
 }
 
-/// Attaches an ingest of one key. Returns the steps of the condition, and whether the key is there.
+/// Attaches an ingest of one key. Returns the steps of the condition, and whether the key exists
+/// afterwards.
 fn attach(gaps: u32, verdict: ConditionVerdict) -> (Vec<&'static str>, bool) {
     let db = small();
     let (keyspace, other) = (db.keyspace("k").unwrap(), db.keyspace("other").unwrap());

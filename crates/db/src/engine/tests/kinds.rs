@@ -1,4 +1,5 @@
-//! Tests of stores with structures that a newer version has added and this version does not know.
+//! Tests of stores with structures that a newer version has added, so that this version does not
+//! know them.
 
 use super::engine;
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
