@@ -1,7 +1,6 @@
-//! The read set or the write set of a transaction: keys and key ranges in any number of keyspaces.
+//! The read set or write set of a transaction: keys and key ranges in any number of keyspaces.
 //!
-//! *Scope*: the keyspace to which each key belongs, which keys are already covered by ranges, and
-//! the size of the set.
+//! *Scope*: the keyspace of each key, which keys ranges already cover, and the size of the set.
 //!
 //! *Must not depend on*: which transaction made the accesses, and which accesses conflict.
 
@@ -15,11 +14,11 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Number of bytes of a key that count as one additional entry. Long keys count more because the
-/// limits on the number of entries also limit memory.
+/// Number of bytes of a key that count as one additional entry. Long keys count more, because the
+/// limits on the number of entries also serve to limit memory.
 const LONG: usize = 256;
 
-/// A set of keys and key ranges. The keys are tree keys, which include the prefix of the keyspace.
+/// A set of keys and key ranges. The keys are tree keys, which include the keyspace prefix.
 #[derive(Debug, Default)]
 pub(crate) struct AccessSet {
     spaces: BTreeMap<KeyspaceId, KeyspaceAccess>,
@@ -27,7 +26,7 @@ pub(crate) struct AccessSet {
     len: usize,
 }
 
-/// The keys and ranges of one keyspace. None of the keys is inside one of the ranges.
+/// The keys and ranges of one keyspace. None of the keys is inside any of the ranges.
 #[derive(Debug)]
 pub(crate) struct KeyspaceAccess {
     pub(crate) definition: Arc<KeyspaceDefinition>,
@@ -35,8 +34,8 @@ pub(crate) struct KeyspaceAccess {
     /// Number of keys, where a long key counts more than once.
     weight: usize,
     ranges: RangeSet,
-    /// Keys that must not have been written by others except by merges. They are neither among the
-    /// points nor inside the ranges.
+    /// Keys that others may have merged into, but must not have written otherwise. They are neither
+    /// among the points nor inside the ranges.
     merges: BTreeSet<InlineKey>,
 }
 
@@ -92,7 +91,7 @@ impl KeyspaceAccess {
         (self.weight, self.ranges) = (0, RangeSet::default());
     }
 
-    /// Adds a group of neighbouring entries, which becomes a range unless it is a single key.
+    /// Adds a group of neighbouring entries. It becomes a range unless it is a single key.
     fn put_back(&mut self, group: &[AccessEntry]) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             return;
@@ -107,7 +106,7 @@ impl KeyspaceAccess {
     }
 }
 
-/// A key or a range of a set while neighbours are being joined.
+/// A key or range of a set while neighbours are being joined.
 struct AccessEntry {
     space: u32,
     low: InlineKey,
@@ -139,8 +138,9 @@ impl AccessSet {
         });
     }
 
-    /// Adds a key that must not have been written by others except by merges. Keys and ranges of
-    /// the set that contain it are stricter, so it is then left out.
+    /// Adds a key that others may have merged into, but must not have written otherwise. If the set
+    /// has the key already, by itself or in a range, the key is not added, because the existing
+    /// entry is stricter.
     pub(crate) fn add_merge(&mut self, definition: &Arc<KeyspaceDefinition>, key: &[u8]) {
         self.change(definition, |space| {
             if !space.contains(key) {
@@ -149,7 +149,7 @@ impl AccessSet {
         });
     }
 
-    /// Returns whether a key is in the set, or in one of its ranges.
+    /// Returns whether a key is in the set or in one of its ranges.
     pub(crate) fn contains(&self, definition: &KeyspaceDefinition, key: &[u8]) -> bool {
         self.spaces
             .get(&definition.id)
@@ -173,11 +173,12 @@ impl AccessSet {
     }
 
     /// Joins neighbouring keys and ranges into ranges, until the set has at most `target` entries
-    /// or one range for each keyspace. The set then also includes the gaps between the neighbours.
+    /// or a single range for each keyspace. The set then also includes the gaps between the
+    /// neighbours.
     ///
-    /// Each turn halves the number of entries, so the turns together take as long as sorting the
-    /// entries. If the caller joins at twice as many entries as the target, the cost for each added
-    /// key is logarithmic.
+    /// Each turn halves the number of entries, so all turns together take about as long as sorting
+    /// the entries. If the caller joins whenever the set reaches twice the target, the cost per
+    /// added key is logarithmic.
     pub(crate) fn join_neighbours(&mut self, target: usize) {
         while self.len > target {
             let mut entries = Vec::new();

@@ -1,6 +1,6 @@
-//! Faults that tests inject on purpose, to prove that the tests would detect them.
+//! Faults that tests inject on purpose, to prove that they would be detected.
 
-/// A bug in transaction isolation that a test can inject.
+/// A transaction isolation bug that a test can inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code, reason = "only tests plant them"))]
 pub(crate) enum IsolationFault {
@@ -8,12 +8,12 @@ pub(crate) enum IsolationFault {
     PointsAreNotValidated,
     /// A commit does not validate the ranges that its transaction has read.
     RangesAreNotValidated,
-    /// A commit validates only against memtables, even if these do not contain all commits since
-    /// the transaction began.
+    /// A commit validates only against memtables, even if they do not contain all commits since the
+    /// transaction began.
     DictionaryIsNotAsked,
     /// A commit ignores the range deletes of other commits.
     RangeDeletesAreNotSeen,
-    /// Under snapshot isolation, write conflicts on single keys are not detected, so the last
+    /// Under snapshot isolation, write conflicts on single keys go undetected, so the last
     /// committer wins instead of the first.
     FirstCommitterLoses,
     /// A read for update behaves like a plain read.
@@ -27,31 +27,31 @@ pub(crate) enum IsolationFault {
     /// Under snapshot isolation, a merge of operands that commute is not validated against other
     /// merges, although the transaction has read the key.
     ObservedKeysAreForgotten,
-    /// A locking transaction under snapshot isolation that reads a key into which it has merged
-    /// does not exclude the merges of others.
+    /// A locking transaction under snapshot isolation reads a key that it has merged into without
+    /// excluding merges by others.
     MergeLocksAreNotUpgraded,
     /// A lock for merging is also granted while another owner holds a shared lock.
     MergesIgnoreReaders,
     /// When neighbouring keys are joined to bound memory, only the first key of a group is kept.
     GroupsLoseTheirLastKeys,
-    /// A read without tracking sees commits that were made after its transaction began.
+    /// An untracked read sees commits made after its transaction began.
     UntrackedReadsAreNotRepeatable,
-    /// A read sees commits that were made after its transaction began.
+    /// A read sees commits made after its transaction began.
     ReadsAreNotRepeatable,
     /// A read does not see the writes of its own transaction.
     OwnWritesAreHidden,
-    /// The keys of a read of several keys are not tracked.
+    /// The keys of a multi-key read are not tracked.
     MultiGetIsUntracked,
     /// An iterator that reached the end of its range is tracked only up to the last key that it
     /// returned.
     EndOfWalkIsUntracked,
-    /// An iteration in backward direction is not tracked.
+    /// A backward iteration is not tracked.
     BackwardWalkIsUntracked,
     /// An iterator that did not reach the end of its range is not tracked.
     PartOfWalkIsUntracked,
-    /// A rollback to a savepoint keeps the writes that were made after the savepoint.
+    /// Rolling back to a savepoint keeps writes made after the savepoint.
     SavepointKeepsWrites,
-    /// The writes to the last keyspace are not committed.
+    /// A commit leaves out the writes to the last keyspace.
     KeyspaceIsLeftOut,
     /// The writes of a transaction acquire shared locks instead of exclusive locks.
     WritesLockShared,
@@ -63,30 +63,30 @@ pub(crate) enum IsolationFault {
     WritesIgnoreLocks,
     /// Validation misses the first commit after the transaction began.
     FirstCommitIsNotSeen,
-    /// A rollback to a savepoint discards the reads that were tracked after the savepoint.
+    /// Rolling back to a savepoint discards the reads tracked since the savepoint.
     SavepointForgetsReads,
     /// A conditional write in a transaction does not track its key.
     CompareAndSetIsUntracked,
-    /// A merge in a transaction hides the value that is stored for the key.
+    /// After a merge in a transaction, reads no longer see the value stored for the key.
     MergesHideTheStore,
     /// A read does not see the range deletes of its own transaction.
     DeletedRangesAreRead,
-    /// The upgrade of a lock does not wait for other readers.
+    /// Upgrading a lock does not wait for other readers.
     UpgradesIgnoreReaders,
-    /// A transaction does not see the latest commit that was made before it began.
+    /// A transaction misses the latest commit made before it began.
     BeginIsStale,
-    /// Under snapshot isolation, write conflicts in the ranges that a transaction deletes are not
-    /// detected.
+    /// Under snapshot isolation, write conflicts in ranges that a transaction deletes go
+    /// undetected.
     DeletedRangesAreNoWrites,
     /// An iterator does not see the writes of its own transaction.
     WalksMissOwnWrites,
-    /// A read does not see writes of its own transaction that were spilled to disk.
+    /// A read does not see its own transaction's writes that were spilled to disk.
     SpilledWritesAreHidden,
-    /// A rollback to a savepoint keeps writes that were made after the savepoint and were spilled
-    /// to disk.
+    /// Rolling back to a savepoint keeps writes made after the savepoint if they were spilled to
+    /// disk.
     SavepointKeepsSpilledWrites,
-    /// Under snapshot isolation, write conflicts on keys whose writes were spilled to disk are not
-    /// detected.
+    /// Under snapshot isolation, write conflicts on keys whose writes were spilled to disk go
+    /// undetected.
     SpilledWritesAreNotValidated,
     /// A locking iterator does not lock the range after the last key that it returned.
     EndOfWalkIsNotLocked,
@@ -103,14 +103,14 @@ pub(crate) fn is_planted(fault: IsolationFault) -> bool {
     PLANTED.with(|planted| planted.get() == Some(fault))
 }
 
-/// Returns whether a test has injected this fault. Outside tests it always returns false.
+/// Returns whether a test has injected this fault, which is never the case outside tests.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn is_planted(_: IsolationFault) -> bool {
     false
 }
 
-/// Injects a fault on the current thread, runs `run`, and removes the fault again.
+/// Injects a fault on the current thread, runs `run`, and removes the fault.
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) fn with<R>(fault: IsolationFault, run: impl FnOnce() -> R) -> R {
     struct FaultGuard;
@@ -124,13 +124,13 @@ pub(crate) fn with<R>(fault: IsolationFault, run: impl FnOnce() -> R) -> R {
     run()
 }
 
-/// Returns the fault that is injected on the current thread, or `None` if there is none.
+/// Returns the fault injected on the current thread, if there is one.
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) fn planted() -> Option<IsolationFault> {
     PLANTED.with(std::cell::Cell::get)
 }
 
-/// Like [`with`] if `fault` is a fault. If it is `None`, `run` runs without a fault.
+/// Like [`with`], but runs `run` without a fault if `fault` is `None`.
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) fn with_any<R>(fault: Option<IsolationFault>, run: impl FnOnce() -> R) -> R {
     match fault {

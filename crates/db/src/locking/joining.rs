@@ -1,9 +1,10 @@
-//! Joining of neighbouring keys and ranges, which bounds the memory of access sets and of locks.
+//! Joins neighbouring keys and ranges, which bounds the memory of access sets and locks.
 //!
 //! A range that joins two neighbours also covers the gap between them, so it may cause conflicts
-//! with keys that were not accessed. All keys of a gap begin with the common prefix of the keys
-//! at its two ends. The gaps with the longest common prefixes are closed first. If a transaction
-//! accesses only keys with a common prefix, a directory for example, no range leaves this prefix.
+//! with keys that were not accessed. All keys in a gap begin with the common prefix of the keys at
+//! its two ends. The gaps with the longest common prefixes are closed first. If a transaction
+//! accesses only keys with a common prefix, such as those of one directory, no range extends beyond
+//! this prefix.
 //!
 //! ```text
 //!   keys       a/1   a/2     a/7       b/3   b/4
@@ -17,7 +18,7 @@
 
 use std::ops::Range;
 
-/// A key or a range of keys, of one keyspace.
+/// A key or key range of one keyspace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyInterval<'k> {
     /// Intervals with different numbers are never joined.
@@ -30,9 +31,9 @@ pub(crate) struct KeyInterval<'k> {
 /// How the end of an interval relates to the next interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum IntervalGap {
-    /// The intervals are of different keyspaces.
+    /// The intervals belong to different keyspaces.
     Barrier,
-    /// The keys of the gap have a common prefix of this length.
+    /// The keys in the gap have a common prefix of this length.
     Prefix(usize),
     /// The intervals overlap or touch each other.
     None,
@@ -70,20 +71,20 @@ fn gaps(intervals: &[KeyInterval<'_>]) -> Vec<IntervalGap> {
     gaps
 }
 
-/// Divides intervals into groups of neighbours, each of which is to be replaced by one range. About
-/// half of the gaps are closed: those whose keys have the longest common prefixes. Returns the
-/// indexes of each group. `intervals` must be sorted by `space` and lower bound.
+/// Divides intervals into groups of neighbours, each to be replaced by one range. About half of the
+/// gaps are closed, namely those whose keys have the longest common prefixes. Returns the indexes
+/// of each group. `intervals` must be sorted by `space` and lower bound.
 pub(crate) fn neighbour_groups(intervals: &[KeyInterval<'_>]) -> Vec<Range<usize>> {
     let gaps = gaps(intervals);
     let mut order: Vec<IntervalGap> = gaps.clone();
     order.retain(|gap| *gap != IntervalGap::Barrier);
-    // Without a gap that can be closed, `least` is greater than every barrier.
+    // If no gap can be closed, `least` is greater than every barrier.
     let (mut least, mut ties) = (IntervalGap::None, 0);
     if !order.is_empty() {
         let closed = order.len().div_ceil(2);
         let (longer, nth, _) = order.select_nth_unstable_by(closed - 1, |one, other| other.cmp(one));
         least = *nth;
-        // Intervals that overlap are always joined, so the groups never overlap.
+        // Overlapping intervals are always joined, so the groups never overlap.
         ties = match least {
             IntervalGap::None => usize::MAX,
             least => closed - longer.iter().filter(|gap| **gap > least).count(),

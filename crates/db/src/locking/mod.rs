@@ -1,8 +1,8 @@
-//! Locks, and the access sets of transactions. Writers and transactions use them to exclude
+//! Locks, and the access sets of transactions, which writers and transactions use to exclude
 //! conflicting accesses.
 //!
-//! *Scope*: locks on keys and on ranges, which thread waits for which other thread, and which keys
-//! a transaction has read and written.
+//! *Scope*: locks on keys and ranges, which thread waits for which, and which keys a transaction
+//! has read and written.
 //!
 //! *Must not depend on*: commits, transactions and their handles.
 

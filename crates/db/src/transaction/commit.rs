@@ -20,16 +20,16 @@ use alluvium_base::SequenceNumber;
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 
-/// A transaction that is ready to be committed. It owns no handle of the store, so another thread
-/// can commit it.
+/// A transaction that is ready to commit. It owns no handle of the store, so another thread can
+/// commit it.
 struct PreparedCommit {
     handle: TransactionHandle,
     batch: WriteBatch,
     /// Writes that were moved to runs on disk. If there are any, all other writes of the
-    /// transaction were moved there too.
+    /// transaction have been moved there too.
     spilled: SpilledWrites,
-    /// Keys and ranges that the transaction depends on: no other commit may have changed them since
-    /// the transaction began.
+    /// Keys and ranges that the transaction depends on, so no other commit may have changed them
+    /// since the transaction began.
     footprint: AccessSet,
 }
 
@@ -37,7 +37,7 @@ impl Transaction {
     /// Commits the transaction atomically, with the durability
     /// [`TransactionOptions::durability`](crate::TransactionOptions::durability).
     ///
-    /// The commit of a read-only transaction never conflicts.
+    /// Committing a read-only transaction never conflicts.
     ///
     /// # Errors
     /// [`Error::Conflict`] if another commit has changed data that the transaction depends on:
@@ -50,7 +50,7 @@ impl Transaction {
         self.commit_at(durability)
     }
 
-    /// Commits the transaction as [`Transaction::commit`] does, with the given durability.
+    /// Like [`Transaction::commit`], but with the given durability.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
@@ -61,8 +61,8 @@ impl Transaction {
     /// Returns a future that commits the transaction, for callers that must not wait for the
     /// device. Pending futures of several transactions share log syncs.
     ///
-    /// A locking transaction takes effect during this call rather than in the future: it already
-    /// has its locks, so only the sync remains to wait for.
+    /// A locking transaction takes effect during this call rather than in the future. It already
+    /// has its locks, so only the sync remains.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ impl Transaction {
         let shared = std::sync::Arc::clone(&self.shared);
         if self.is_locking() {
             let applied = self.commit_at(Some(durability.min(Durability::Process)));
-            // An empty batch is acknowledged only when all commits before it are durable, including
+            // An empty batch is acknowledged only once all commits before it are durable, including
             // this one.
             return WriteFuture::new(
                 &shared,
@@ -109,7 +109,7 @@ impl Transaction {
             .map(drop)
     }
 
-    /// Encodes the writes of the transaction as a batch, and collects the keys and ranges that it
+    /// Encodes the transaction's writes as a batch, and collects the keys and ranges that it
     /// depends on.
     fn prepare(mut self) -> Result<PreparedCommit> {
         drop(self.enter_open()?);
@@ -127,7 +127,7 @@ impl Transaction {
                 continue;
             }
             // Under snapshot isolation the first committer wins, so the keys that the transaction
-            // has written are validated as well.
+            // has written are validated too.
             let definition = set.keyspace().definition();
             set.visit_writes(|key, is_merge| {
                 let key = format::tree_key(&definition.prefix, key);
@@ -199,8 +199,8 @@ impl PreparedCommit {
             Err(_) => TransactionEnd::RolledBack,
         };
         // End the transaction before the sync, to release its locks early. Another transaction that
-        // then reads these writes logs its own writes after them. Its writes therefore cannot
-        // become durable before these.
+        // then reads these writes logs its own after them, so its writes cannot become durable
+        // first.
         self.handle.end(how);
         let last = committed?.expect("a commit without a condition is made");
         if open.concurrency == Concurrency::Locking && durability == Durability::Disk {
@@ -209,8 +209,7 @@ impl PreparedCommit {
         Ok(last)
     }
 
-    /// Returns the mode in which validation locks written keys, and the method by which it
-    /// validates ranges.
+    /// Returns the mode in which validation locks written keys, and how it validates ranges.
     fn asks(&self) -> (LockMode, RangeValidation) {
         let open = &self.handle.open;
         match open.isolation {
@@ -255,8 +254,8 @@ impl PreparedCommit {
         let open = &*self.handle.open;
         let members = self.spilled.members(engine)?;
         let terms = SpilledPreconditions::new(engine, self);
-        // A transaction without reads (a blind write) depends on nothing. Snapshot isolation is an
-        // exception, because it also validates written keys.
+        // A transaction without reads (a blind write) depends on nothing, except under snapshot
+        // isolation, which also validates written keys.
         let is_blind = self.footprint.len() == 0 && open.isolation == Isolation::Serializable;
         let is_asked = open.concurrency == Concurrency::Optimistic && !is_blind;
         let attached = engine.attach(&IngestAttachment {
@@ -273,7 +272,7 @@ impl PreparedCommit {
     }
 }
 
-/// The conditions that are validated when a transaction with spilled writes commits.
+/// The conditions to validate when a transaction with spilled writes commits.
 struct SpilledPreconditions<'p> {
     engine: &'p Engine,
     prepared: &'p PreparedCommit,
@@ -283,7 +282,7 @@ struct SpilledPreconditions<'p> {
     validated: Cell<SequenceNumber>,
     /// The commits above `validated` that were in memory when they were captured.
     captured: RefCell<Option<LaterCommits<'p>>>,
-    /// The conflicting change that the last validation has found, if any.
+    /// The conflict found by the last validation, if any.
     met: Cell<Option<WriteConflict>>,
 }
 
@@ -300,15 +299,15 @@ impl<'p> SpilledPreconditions<'p> {
         }
     }
 
-    /// Returns whether the spilled keys are validated: under snapshot isolation, the first
-    /// committer wins.
+    /// Returns whether spilled keys are validated, which is the case under snapshot isolation
+    /// because the first committer wins.
     fn asks_spilled_keys(&self) -> bool {
         self.prepared.handle.open.isolation == Isolation::Snapshot
             && !is_planted(IsolationFault::SpilledWritesAreNotValidated)
     }
 
-    /// Returns the newest pinned sequence number up to which no commit conflicts. Only commits
-    /// above a pinned number can be found in a dictionary.
+    /// Returns the newest pinned sequence number up to which no commit conflicts. Dictionary
+    /// searches find only commits above a pinned number.
     fn pinned(&self) -> SequenceNumber {
         let recent = self.recent.borrow();
         let place = self.prepared.handle.open.place();
@@ -316,8 +315,8 @@ impl<'p> SpilledPreconditions<'p> {
         recent.as_ref().map_or(place, ValidatedSnapshot::place)
     }
 
-    /// Returns a spilled key to which a commit after `place` has written, or `None` if there is
-    /// none. It asks the store for each spilled key, which takes a while.
+    /// Returns a spilled key that a commit after `place` has written to, if there is one. Looks up
+    /// every spilled key in the store, which takes a while.
     fn spilled_key_written(&self, place: SequenceNumber) -> Result<Option<WriteConflict>> {
         let engine = self.engine;
         if !self.asks_spilled_keys() || engine.is_newest(place) {
@@ -329,7 +328,7 @@ impl<'p> SpilledPreconditions<'p> {
     }
 
     /// Returns a conflict with commits that are all in memory. Only the keys of these commits are
-    /// looked up among the spilled keys, so this takes as long as there are such commits.
+    /// looked up among the spilled keys, so the time depends on the number of these commits.
     fn conflict_in(&self, commits: &LaterCommits<'_>) -> Result<Option<WriteConflict>> {
         let (_, ranges) = self.prepared.asks();
         let met = commits.find_conflict(&self.prepared.footprint, ranges)?;

@@ -1,10 +1,10 @@
-//! Ranges that a transaction declares as its dependencies without reading them, and the reads of
-//! snapshot transactions that matter if the transaction merges into what it has read.
+//! Ranges that a transaction declares as dependencies without reading them, and reads under
+//! snapshot isolation that matter if the transaction merges into what it has read.
 //!
 //! Under snapshot isolation, transactions that only merge into the same key do not conflict if the
-//! order of the operands does not matter. If one of them also reads the key, another's merge would
-//! be lost for its decisions. Therefore reads are noted in keyspaces whose merges commute, and a
-//! locking transaction then locks the keys into which it merges exclusively.
+//! order of the operands does not matter. If one of them also reads the key, however, it would
+//! decide without seeing another's merge. Reads are therefore recorded in keyspaces whose merges
+//! commute, and a locking transaction then exclusively locks the keys that it merges into.
 
 use super::Transaction;
 use super::tracker::ReadConsequence;
@@ -20,16 +20,15 @@ use alluvium_dictionary::range::KeyRange;
 use std::ops::RangeBounds;
 
 impl Transaction {
-    /// Makes the transaction depend on all keys of a range, present or absent, at every isolation
-    /// level. If other commits have changed a key of the range since the transaction began, the
-    /// commit of an optimistic transaction fails with a conflict. A serializable
-    /// transaction ignores changes that were undone, so that all keys and values of the range are
-    /// the same as before.
+    /// Makes the transaction depend on all keys in a range, present or absent, at every isolation
+    /// level. The commit of an optimistic transaction fails with a conflict if other commits have
+    /// changed a key in the range since the transaction began. A serializable transaction ignores
+    /// changes that were undone, so that all keys and values in the range are the same as before.
     ///
-    /// A locking transaction acquires a shared lock of the range: until its commit, others may read
-    /// the range but not write to it.
+    /// A locking transaction acquires a shared lock on the range, so that others may read the range
+    /// but not write to it until the transaction commits.
     ///
-    /// The range is not read. If the transaction writes nothing, its commit succeeds in any case.
+    /// The range is not read. If the transaction writes nothing, its commit always succeeds.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -74,8 +73,8 @@ impl Transaction {
         self.tell_reads(tracker.len());
         Ok(())
     }
-    /// Returns the consequence of scanning a keyspace, or `None` if it has none. Locking walks of
-    /// serializable transactions lock what they read instead.
+    /// Returns the consequence of scanning a keyspace, or `None` if it has none. Iterators of
+    /// serializable locking transactions have none, because they lock what they read.
     pub(super) fn scan_consequence(&self, keyspace: &Keyspace) -> Option<ReadConsequence> {
         match (self.is_serializable(), self.is_locking()) {
             (true, true) => None,
@@ -89,7 +88,7 @@ impl Transaction {
         commutes && !self.is_serializable() && !is_planted(IsolationFault::ObservedKeysAreForgotten)
     }
 
-    /// Notes that a transaction under snapshot isolation reads keys, before it reads them.
+    /// Records keys that a transaction under snapshot isolation is about to read.
     pub(super) fn observe(&self, keyspace: &Keyspace, keys: &[TreeKey]) -> Result<()> {
         if !self.observes(keyspace) {
             return Ok(());
@@ -101,7 +100,7 @@ impl Transaction {
         each.try_for_each(|key| self.upgrade_merge_locks(keyspace, &single_key_range(key)))
     }
 
-    /// Exclusively locks the keys of a range into which the transaction has merged, because it is
+    /// Exclusively locks the keys in a range that the transaction has merged into, because it is
     /// about to read them. Returns [`Error::Conflict`](crate::Error::Conflict) if others have
     /// changed one of them since the snapshot that the transaction reads.
     pub(super) fn upgrade_merge_locks(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
@@ -119,7 +118,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Returns whether the transaction may merge into a key without excluding the merges of others.
+    /// Returns whether the transaction may merge into a key without excluding merges by others.
     pub(super) fn merges_freely(&self, keyspace: &Keyspace, key: &[u8]) -> bool {
         let definition = keyspace.definition();
         definition.merges_commute && !self.tracker.lock().has_observed(definition, key)

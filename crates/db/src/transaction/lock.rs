@@ -1,4 +1,4 @@
-//! Locks of a transaction, and the limit on their number.
+//! The locks of a transaction, and the limit on their number.
 
 use super::Transaction;
 use crate::engine::TransactionEnd;
@@ -10,8 +10,8 @@ use alluvium_dictionary::range::KeyRange;
 
 impl Transaction {
     /// Locks a range until the transaction ends (T3). If the transaction is aborted to resolve a
-    /// deadlock, it has ended when the call returns the error. The caller must not be within an
-    /// operation of the transaction (see [`Transaction::enter`]).
+    /// deadlock, it has already ended when the call returns the error. The caller must not be
+    /// inside an operation of the transaction (see [`Transaction::enter`]).
     pub(super) fn lock(&self, range: &KeyRange, mode: RangeLockMode) -> Result<()> {
         self.limit_locks()?;
         self.acquire(&range.low, range.high.as_deref(), mode)
@@ -27,9 +27,9 @@ impl Transaction {
         locked
     }
 
-    /// If the transaction has reached the limit on its locks, joins neighbouring locks of each
-    /// keyspace to locks of ranges, until it has about half as many. Locks with the longest common
-    /// prefixes are joined first.
+    /// If the transaction has reached its lock limit, joins neighbouring locks in each keyspace
+    /// into range locks, until about half as many remain. Locks with the longest common prefixes
+    /// are joined first.
     fn limit_locks(&self) -> Result<()> {
         let (locks, number) = (&self.engine().locks, self.number());
         let most = self.options.max_tracked;
@@ -50,8 +50,8 @@ impl Transaction {
         })
     }
 
-    /// Locks, for each group of neighbouring locks, the range from the first to the last of them,
-    /// in a mode that permits everything that the group permits. Appends these locks to `joined`.
+    /// For each group of neighbouring locks, locks the range from the first to the last of them, in
+    /// a mode that permits everything that the group permits. Appends these locks to `joined`.
     fn lock_groups(&self, held: &[HeldLock], joined: &mut Vec<HeldLock>) -> Result<()> {
         let intervals: Vec<KeyInterval<'_>> = held
             .iter()

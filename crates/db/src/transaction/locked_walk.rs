@@ -3,8 +3,8 @@
 //! The iterator first reads a batch of keys, called a stretch. It then locks the range up to the
 //! last key of the stretch, so that no key can be inserted into it. If another commit happened
 //! between the read and the lock, the stretch is read again under the lock. The length of stretches
-//! doubles, up to 64 keys. An iterator that stops early therefore locks little, and a long scan
-//! needs few locks.
+//! doubles, up to 64 keys, so that an iterator that stops early locks little, and a long scan needs
+//! few locks.
 
 use super::Transaction;
 use crate::error::Result;
@@ -28,10 +28,10 @@ const MOST: usize = 64;
 pub(super) struct LockedWalk<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
-    /// The range between the two ends, which has been neither read nor locked yet.
+    /// The range between the two ends, neither read nor locked yet.
     left: KeyRange,
-    /// Records that were read but not returned yet: those of the front in ascending order, and
-    /// those of the back in descending order.
+    /// Records read but not returned yet: those of the front in ascending order, those of the back
+    /// in descending order.
     front: VecDeque<KeyValuePair>,
     back: VecDeque<KeyValuePair>,
     stretch: usize,
@@ -39,7 +39,7 @@ pub(super) struct LockedWalk<'t> {
     has_failed: bool,
 }
 
-/// The end of the iterator for which a stretch is read.
+/// The end of the iterator that a stretch is read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StretchEnd {
     Front,
@@ -60,7 +60,7 @@ impl<'t> LockedWalk<'t> {
         }
     }
 
-    /// Omits long values from all stretches that are read after this call.
+    /// Omits long values from all stretches read from now on.
     pub(super) fn leave_out_long_values(&mut self) {
         self.long_values = LongValues::LeftOut;
     }

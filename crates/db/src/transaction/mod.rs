@@ -1,4 +1,4 @@
-//! Transactions: reads and writes across keyspaces that take effect together, or not at all.
+//! Transactions: reads and writes across keyspaces that take effect together or not at all.
 //!
 //! ```text
 //!                reads                        writes          commit
@@ -9,12 +9,12 @@
 //! ```
 //!
 //! A serializable transaction takes its position in the serial order when it commits. At that
-//! position, an optimistic transaction would read the same data that it has read before; the commit
-//! validates this. A locking transaction has read the data as of that position, because its locks
+//! position, an optimistic transaction would read the same data as before, which the commit
+//! validates. A locking transaction has read the data as of that position, because its locks
 //! prevent other commits from changing the data before its own commit is visible. The position of a
 //! read-only transaction is the sequence number at which it reads.
 //!
-//! *Scope*: the reads and writes of a transaction, and the keys and ranges that it depends on.
+//! *Scope*: a transaction's reads and writes, and the keys and ranges that it depends on.
 //!
 //! *Must not depend on*: how commits are validated and locks are granted, which is the engine's
 //! task.
@@ -68,13 +68,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracker::ReadTracker;
 
-/// An atomic unit of reads and writes in any keyspaces of a store. Reads of the transaction see its
-/// own writes. Other readers see none of these writes before the commit.
+/// An atomic unit of reads and writes in any keyspaces of a store. A transaction sees its own
+/// writes. Other readers see none of them before the commit.
 ///
-/// Nothing in an open transaction is durable before [`Transaction::commit`]: a crash loses all of
-/// its writes, and [`Db::sync`] while it is open does not change that.
+/// Nothing in an open transaction is durable before [`Transaction::commit`]. A crash loses all of
+/// its writes, even if [`Db::sync`] was called while it was open.
 ///
-/// Dropping a transaction rolls it back. [`Db::transaction`] runs a transaction again after a
+/// Dropping a transaction rolls it back. [`Db::transaction`] retries a transaction after a
 /// conflict.
 ///
 /// ```
@@ -92,8 +92,8 @@ use tracker::ReadTracker;
 /// # Ok::<(), alluvium::Error>(())
 /// ```
 pub struct Transaction {
-    // Declared first, so that it is dropped first: the transaction must end before the reference to
-    // the store is released.
+    // Declared first, and therefore dropped first, because the transaction must end before the
+    // reference to the store is released.
     handle: TransactionHandle,
     shared: Arc<SharedStore>,
     options: TransactionOptions,
@@ -103,11 +103,11 @@ pub struct Transaction {
     spilled: SpilledWrites,
     tracker: Mutex<ReadTracker>,
     savepoints: SavepointStack,
-    /// Memory in bytes that `writes` uses.
+    /// Memory of `writes`, in bytes.
     in_memory: usize,
 }
 
-/// Registration of an open transaction with the engine. Dropping it rolls the transaction back.
+/// An open transaction's registration with the engine. Dropping it rolls the transaction back.
 struct TransactionHandle {
     engine: Arc<Engine>,
     open: Arc<OpenTransaction>,
@@ -136,7 +136,7 @@ impl fmt::Debug for Transaction {
 }
 
 impl Db {
-    /// Begins a serializable transaction with optimistic concurrency control: see [`Transaction`].
+    /// Begins a serializable transaction with optimistic concurrency control; see [`Transaction`].
     #[must_use]
     pub fn begin(&self) -> Transaction {
         self.begin_with(&TransactionOptions::default())
@@ -193,8 +193,8 @@ impl Db {
 }
 
 impl Transaction {
-    /// Returns the number that identifies the transaction. No two transactions have the same number
-    /// while the store is open.
+    /// Returns the number that identifies the transaction. It is unique for as long as the store is
+    /// open.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.handle.open.number
@@ -208,7 +208,7 @@ impl Transaction {
         self.handle.open.place()
     }
 
-    /// Rolls the transaction back, as dropping it does. None of its writes takes effect.
+    /// Rolls the transaction back, as dropping it does, so that none of its writes takes effect.
     pub fn rollback(self) {
         drop(self);
     }
@@ -225,8 +225,8 @@ impl Transaction {
         self.options.isolation == Isolation::Serializable
     }
 
-    /// Begins an operation of the transaction on a keyspace. Until the returned guard is dropped,
-    /// the transaction can be ended neither by closing the store nor by its timeout.
+    /// Begins an operation of the transaction on a keyspace. While the returned guard exists,
+    /// neither closing the store nor the transaction's timeout can end the transaction.
     fn enter(&self, keyspace: &Keyspace) -> Result<OperationGuard<'_>> {
         if keyspace.store_number() != self.shared.number() {
             return Err(Error::OtherStore);
@@ -236,7 +236,7 @@ impl Transaction {
         Ok(entered)
     }
 
-    /// Begins an operation that concerns no keyspace. Otherwise like [`Transaction::enter`].
+    /// Like [`Transaction::enter`], but for an operation that concerns no keyspace.
     fn enter_open(&self) -> Result<OperationGuard<'_>> {
         self.engine().is_open()?;
         let open = &self.handle.open;
@@ -251,7 +251,7 @@ impl Transaction {
         format::tree_key(&keyspace.definition().prefix, key)
     }
 
-    /// Publishes the number of tracked keys and ranges, which the list of open transactions shows.
+    /// Publishes the number of tracked keys and ranges for the list of open transactions.
     fn tell_reads(&self, tracked: usize) {
         self.handle.open.reads.store(tracked, Ordering::Relaxed);
     }

@@ -11,16 +11,16 @@ use crate::read::value::Value;
 use crate::schema::format::TreeKey;
 use alluvium_dictionary::batch::LongValues;
 
-/// The purpose of a read. It determines which lock the read acquires and what is tracked.
+/// The purpose of a read, which determines the lock that the read acquires and what is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadIntent {
     /// The transaction does not depend on the key.
     Untracked,
     /// The transaction depends on the key as far as its isolation level requires.
     Read,
-    /// The transaction depends on the key at every isolation level, and others may read it.
+    /// The transaction depends on the key at every isolation level. Others may read the key.
     Shared,
-    /// The transaction will write to the key, or depends on the key as if it wrote to it.
+    /// The transaction will write to the key, or depends on it as if it wrote to it.
     Update,
 }
 
@@ -44,14 +44,14 @@ impl Transaction {
         Ok(found.is_some())
     }
 
-    /// Returns the value of a key, without making the transaction depend on the key: the commit
-    /// never conflicts because another commit has changed it. The writes of the transaction itself
-    /// are seen.
+    /// Returns the value of a key without making the transaction depend on the key, so that the
+    /// commit never conflicts because another commit has changed it. The transaction's own writes
+    /// are visible.
     ///
     /// The value is that of the snapshot that the transaction reads. A transaction that is both
     /// serializable and locking has no snapshot, so it reads the newest value and locks nothing.
-    /// The value may then change before the commit. What the transaction writes must not rely on
-    /// the value.
+    /// That value may change before the commit, so nothing that the transaction writes may rely on
+    /// it.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -73,13 +73,13 @@ impl Transaction {
     }
 
     /// Returns the value of a key, and makes the transaction depend on the key at every isolation
-    /// level: others may read it, and if the transaction writes anything, the value does not change
-    /// until its commit. A locking transaction acquires a shared lock of the key. The commit of an
+    /// level: others may read it, but if the transaction writes anything, the value does not change
+    /// until its commit. A locking transaction acquires a shared lock on the key. The commit of an
     /// optimistic transaction fails if the key was changed.
     ///
-    /// Under snapshot isolation, this prevents write skew for the key. Two transactions that read
-    /// the same key in this way and write to other keys do not conflict, unlike after
-    /// [`Transaction::get_for_update`] in locking transactions.
+    /// Under snapshot isolation, this prevents write skew on the key. Two transactions that read
+    /// the same key in this way and write to other keys do not conflict, whereas after
+    /// [`Transaction::get_for_update`] they would conflict if they are locking transactions.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -131,8 +131,8 @@ impl Transaction {
         self.get_for(keyspace, key.as_ref(), ReadIntent::Update, LongValues::Read)
     }
 
-    /// Reads a key for the given purpose, and returns its value or `None`. If long values are to be
-    /// omitted, a long value may be returned either as an empty value or in full.
+    /// Reads a key for the given purpose, and returns its value if it has one. If long values are
+    /// to be omitted, a long value may be returned as an empty value or in full.
     pub(super) fn get_for(
         &self,
         keyspace: &Keyspace,
@@ -165,7 +165,7 @@ impl Transaction {
         }
     }
 
-    /// Returns the values of many keys, in the order of the keys: see [`Keyspace::multi_get`].
+    /// Returns the values of many keys, in the order of the keys; see [`Keyspace::multi_get`].
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -186,7 +186,7 @@ impl Transaction {
                     .spilled
                     .effect_on((keyspace, LongValues::Read), key.as_ref(), now_ms)?,
                 // The writes in memory determine the value, so neither the spilled writes nor the
-                // store need be read.
+                // store need to be read.
                 false => SpilledEffect::Value(None),
             });
         }
@@ -231,7 +231,7 @@ impl Transaction {
             .map_or(ReadPosition::Now, ReadPosition::Pinned)
     }
 
-    /// Adds keys to the dependencies of the transaction: locks or tracks them, depending on the
+    /// Adds keys to the transaction's dependencies by locking or tracking them, depending on the
     /// concurrency control. Must be called before the keys are read (T1).
     pub(super) fn depend_on(&self, keyspace: &Keyspace, keys: &[TreeKey], purpose: ReadIntent) -> Result<()> {
         let definition = keyspace.definition();
@@ -273,7 +273,8 @@ impl Transaction {
     }
 
     /// Returns [`Error::Conflict`] if a key that the transaction has locked was changed after the
-    /// snapshot that the transaction reads. Does nothing if the transaction reads no snapshot.
+    /// snapshot that the transaction reads. Does nothing if the transaction does not read a
+    /// snapshot.
     pub(super) fn fail_if_changed(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         let Some(place) = self.handle.open.place() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Running a transaction again after a conflict.
+//! Retries transactions after conflicts.
 
 use super::Transaction;
 use crate::db::Db;
@@ -6,16 +6,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::TransactionOptions;
 use std::time::Duration;
 
-/// Maximum length of the pause before the second attempt. The maximum doubles with each attempt.
+/// Maximum length of the pause before the second attempt. It doubles with each further attempt.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 
-/// Upper bound of the maximum pause, at which it no longer doubles.
+/// The maximum pause stops doubling at this length.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl Db {
     /// Calls `body` with a new transaction, and commits the transaction if `body` succeeds. After a
-    /// conflict or a deadlock, the whole transaction is run again after a random pause. `body` must
-    /// therefore be safe to call more than once.
+    /// conflict or a deadlock, retries the whole transaction after a random pause, so `body` must
+    /// be safe to call more than once.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ impl Db {
         self.transaction_with(&TransactionOptions::default(), body)
     }
 
-    /// Runs and commits a transaction as [`Db::transaction`] does, with the given options.
+    /// Like [`Db::transaction`], but with the given options.
     ///
     /// # Errors
     /// As [`Db::transaction`].
@@ -67,7 +67,7 @@ impl Db {
     }
 }
 
-/// Returns a random pause to be made after `tries` failed attempts.
+/// Returns a random pause to make after `tries` failed attempts.
 fn pause(tries: u32) -> Duration {
     let most = FIRST_PAUSE.saturating_mul(1 << tries.min(16)).min(LONGEST_PAUSE);
     most.mul_f64(fastrand::f64())

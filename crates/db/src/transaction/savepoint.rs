@@ -1,4 +1,4 @@
-//! Savepoints: states of a transaction to which it can be rolled back.
+//! Savepoints: states that a transaction can be rolled back to.
 
 use super::Transaction;
 use super::spilled_writes::SpilledMark;
@@ -9,8 +9,7 @@ use crate::schema::format::KeyspaceId;
 use crate::transaction::write_set::WriteSet;
 use std::collections::BTreeMap;
 
-/// A state of a transaction to which the transaction can be rolled back: see
-/// [`Transaction::savepoint`].
+/// A state that a transaction can be rolled back to; see [`Transaction::savepoint`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Savepoint {
     store: usize,
@@ -20,14 +19,14 @@ pub struct Savepoint {
 
 /// The savepoints of a transaction, oldest first.
 ///
-/// A spill moves all writes in memory to runs. Savepoints may still refer to the writes in memory.
-/// In this case, the spill retains the writes as of the newest savepoint, with the undo journal
-/// from which the states at older savepoints can be restored. The period between two such spills is
-/// called an era, and each savepoint belongs to one era.
+/// A spill moves all writes in memory to runs, although savepoints may still refer to these writes.
+/// If any do, the spill retains the writes as of the newest savepoint, along with the undo journal
+/// that restores the states at older savepoints. The period between two such spills is called an
+/// era, and each savepoint belongs to one era.
 #[derive(Debug, Default)]
 pub(super) struct SavepointStack {
     marks: Vec<SavepointMarks>,
-    /// For each era that has ended, the state that the spill at its end retained.
+    /// For each past era, the state retained by the spill that ended it.
     aside: Vec<EraState>,
     next: u64,
 }
@@ -61,20 +60,20 @@ impl SavepointMarks {
 }
 
 impl SavepointStack {
-    /// Returns whether a savepoint belongs to the current era. If so, changes to the writes in
-    /// memory must be recorded in the undo journal.
+    /// Returns whether a savepoint belongs to the current era, in which case changes to the writes
+    /// in memory must be recorded in the undo journal.
     pub(super) fn lead_here(&self) -> bool {
         let newest = self.marks.last();
         newest.is_some_and(|newest| newest.era == self.aside.len())
     }
 
-    /// Returns the memory in bytes that the retained states of past eras use.
+    /// Returns the memory of the retained states of past eras, in bytes.
     pub(super) fn memory(&self) -> usize {
         let sets = self.aside.iter().flat_map(|aside| aside.writes.values());
         sets.map(WriteSet::memory).sum()
     }
 
-    /// Returns the states of the spilled writes to which a rollback may return.
+    /// Returns the states of the spilled writes that a rollback may return to.
     pub(super) fn spilled_marks(&self) -> Vec<&SpilledMark> {
         self.aside.iter().map(|era| &era.spilled).collect()
     }
@@ -93,8 +92,8 @@ impl SavepointStack {
 }
 
 impl Transaction {
-    /// Creates a savepoint. [`Transaction::rollback_to`] rolls the transaction back to it.
-    /// Savepoints can be nested.
+    /// Creates a savepoint, to which [`Transaction::rollback_to`] can return. Savepoints can be
+    /// nested.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -123,7 +122,7 @@ impl Transaction {
         }
     }
 
-    /// Undoes all writes that were made after a savepoint. The savepoint itself remains, and later
+    /// Undoes all writes made after a savepoint. The savepoint itself remains, while later
     /// savepoints are removed. Locks and tracked reads are not undone.
     ///
     /// # Errors
@@ -149,7 +148,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Removes a savepoint and all later savepoints. The writes made after the savepoint remain.
+    /// Removes a savepoint and all later ones. The writes made after it remain.
     ///
     /// # Errors
     /// As [`Transaction::rollback_to`].

@@ -1,4 +1,4 @@
-//! Limits on the memory of a transaction's writes, and moving writes to runs on disk (spilling).
+//! Limits the memory of a transaction's writes, and moves writes to runs on disk (spilling).
 
 use super::Transaction;
 use super::spilled_writes::too_much_memory;
@@ -11,13 +11,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Estimated memory overhead of a write, in bytes, in addition to its key and value.
+/// Estimated memory of a write in addition to its key and value, in bytes.
 const PER_WRITE: usize = 128;
 
 impl Transaction {
-    /// Ensures that a write of `bytes` bytes fits in memory, and spills earlier writes if
-    /// necessary. Returns an error if the write would exceed the limit on the size of the
-    /// transaction.
+    /// Makes sure that a write of `bytes` bytes fits in memory, spilling earlier writes if
+    /// necessary. Returns an error if the write would exceed the transaction's size limit.
     pub(super) fn admit(&mut self, keyspace: &Keyspace, bytes: usize) -> Result<()> {
         drop(self.enter(keyspace)?);
         let more = bytes + PER_WRITE;
@@ -37,8 +36,8 @@ impl Transaction {
         let share = share.unwrap_or_else(|| self.engine().share_of_transaction(&self.handle.open));
         if self.in_memory > 0 && self.in_memory + more > share {
             self.forget_overwritten();
-            // If most of the memory belonged to overwritten writes, it has just been freed, and no
-            // spill is needed.
+            // If overwritten writes held most of the memory, it has just been freed, and no spill
+            // is needed.
             if 2 * (self.in_memory + more) > share {
                 self.spill()?;
             }
@@ -53,15 +52,14 @@ impl Transaction {
         kept.saturating_add(usize::try_from(spilled).unwrap_or(usize::MAX))
     }
 
-    /// Sets the memory that the writes in memory use, and publishes it for the list of open
-    /// transactions.
+    /// Sets the memory of the unspilled writes, and publishes it for the list of open transactions.
     pub(super) fn tell_writes(&mut self, in_memory: usize) {
         self.in_memory = in_memory;
         let kept = in_memory + self.savepoints.memory();
         self.engine().set_write_bytes(&self.handle.open, kept);
     }
 
-    /// Recomputes the memory that the writes in memory use.
+    /// Recomputes the memory of the unspilled writes.
     pub(super) fn count_writes(&mut self) {
         let written = self
             .writes
@@ -81,7 +79,7 @@ impl Transaction {
         self.count_writes();
     }
 
-    /// Moves all writes in memory to runs on disk. After an error the transaction is unchanged.
+    /// Moves all writes in memory to runs on disk. After an error, the transaction is unchanged.
     pub(super) fn spill(&mut self) -> Result<()> {
         let open = Arc::clone(&self.handle.open);
         if open.is_too_old() {
@@ -108,8 +106,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Adds the deleted ranges to the dependencies of the transaction, if the commit must validate
-    /// them: under snapshot isolation, the first committer wins.
+    /// Adds the deleted ranges to the transaction's dependencies if the commit must validate them,
+    /// because the first committer wins under snapshot isolation.
     fn track_deleted_ranges(&mut self) {
         let is_asked = self.options.isolation == Isolation::Snapshot
             && self.options.concurrency == Concurrency::Optimistic;

@@ -1,4 +1,4 @@
-//! Writes of a transaction that were moved to runs on disk (spilled). The runs belong to the same
+//! Writes of a transaction that were moved to runs on disk (spilled). The runs have the same
 //! structures as those of the store, but only the transaction can see them.
 //!
 //! Spilled writes are older than the writes in memory, and newer than the contents of the store. A
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// The first and the last key to which a transaction has written in a keyspace.
+/// The first and last key that a transaction has written in a keyspace.
 #[derive(Clone, Debug)]
 struct WrittenRange {
     definition: Arc<KeyspaceDefinition>,
@@ -39,7 +39,7 @@ pub(super) struct SpilledWrites {
     stretches: BTreeMap<KeyspaceId, WrittenRange>,
 }
 
-/// A state of the spilled writes to which they can be rolled back.
+/// A state that the spilled writes can be rolled back to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpilledMark {
     layers: BTreeMap<StructureKind, u64>,
@@ -50,10 +50,10 @@ pub(super) struct SpilledMark {
 #[derive(Debug)]
 pub(super) enum SpilledEffect {
     Nothing,
-    /// The spilled writes determine the value, regardless of the store. `None` means that the key
-    /// has no value.
+    /// The spilled writes determine the value, whatever the store contains. `None` means that the
+    /// key has no value.
     Value(Option<Vec<u8>>),
-    /// The operand is to be merged into the value that the key has in the store.
+    /// The operand must be merged into the key's value in the store.
     Operand(Vec<u8>),
 }
 
@@ -72,12 +72,12 @@ impl SpilledEffect {
         })
     }
 
-    /// Returns whether the value of the key depends on its value in the store.
+    /// Returns whether the key's value depends on its value in the store.
     pub(super) fn asks_store(&self) -> bool {
         !matches!(self, SpilledEffect::Value(_))
     }
 
-    /// Applies this effect to `base`, the value of the key in the store, and returns the result.
+    /// Applies this effect to `base`, the key's value in the store, and returns the result.
     pub(super) fn over(self, keyspace: &Keyspace, key: &[u8], base: Option<Value>) -> Result<Option<Value>> {
         match self {
             SpilledEffect::Nothing => Ok(base),
@@ -92,12 +92,12 @@ impl SpilledWrites {
         self.stretches.is_empty()
     }
 
-    /// Returns the runs of the transaction. There is one entry for each structure.
+    /// Returns the transaction's runs, with one entry for each structure.
     pub(super) fn ingests(&self) -> Vec<&RunningIngest> {
         self.runs.values().map(|runs| &**runs).collect()
     }
 
-    /// Returns the first and the last written key of each keyspace, as tree keys.
+    /// Returns the first and last key written in each keyspace, as tree keys.
     pub(super) fn stretches(&self) -> Vec<(TreeKey, TreeKey)> {
         let stretches = self.stretches.values();
         stretches
@@ -105,7 +105,7 @@ impl SpilledWrites {
             .collect()
     }
 
-    /// Returns the keyspaces to which the transaction has written. Returns an error if one of them
+    /// Returns the keyspaces that the transaction has written to. Returns an error if one of them
     /// was dropped.
     pub(super) fn members(&self, engine: &Engine) -> Result<BatchKeyspaces> {
         let mut members = BatchKeyspaces::default();
@@ -116,19 +116,19 @@ impl SpilledWrites {
         Ok(members)
     }
 
-    /// Returns the memory in bytes that the runs use.
+    /// Returns the memory of the runs, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.runs.values().map(|runs| runs.memory_bytes()).sum()
     }
 
-    /// Returns the total size in bytes of the spilled keys and values.
+    /// Returns the total size of the spilled keys and values, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = |runs: &Arc<RunningIngest>| runs.read(|ingest| Ok(ingest.bytes())).unwrap_or(0);
         self.runs.values().map(bytes).sum()
     }
 
-    /// Adds the writes in `sets` to the runs. After an error the runs are unchanged. `kept` has the
-    /// marks of savepoints.
+    /// Adds the writes in `sets` to the runs. After an error, the runs are unchanged. `kept`
+    /// contains the marks of savepoints.
     pub(super) fn pour(
         &mut self,
         engine: &Engine,
@@ -180,7 +180,7 @@ impl SpilledWrites {
         Ok(())
     }
 
-    /// Returns a mark of the current state, to which the spilled writes can be rolled back later.
+    /// Returns a mark of the current state, which the spilled writes can be rolled back to later.
     pub(super) fn mark(&self) -> Result<SpilledMark> {
         let mut layers = BTreeMap::new();
         for (&structure, runs) in &self.runs {
@@ -192,8 +192,8 @@ impl SpilledWrites {
         })
     }
 
-    /// Declares to which marks the spilled writes may be rolled back. The background may merge all
-    /// runs between two of them.
+    /// Sets the marks that the spilled writes may be rolled back to. The background threads may
+    /// merge all runs between two of them.
     pub(super) fn protect(&self, marks: &[&SpilledMark]) {
         for (structure, runs) in &self.runs {
             let layers = marks
@@ -203,12 +203,13 @@ impl SpilledWrites {
         }
     }
 
-    /// Merges runs on the calling thread if the background has not kept up with the spills.
+    /// Merges runs on the calling thread if the background threads have not kept up with the
+    /// spills.
     pub(super) fn merge_if_behind(&self) -> Result<()> {
         self.runs.values().try_for_each(|runs| runs.merge_if_behind())
     }
 
-    /// Removes all writes that were spilled after a mark was created.
+    /// Removes all writes spilled after a mark was created.
     pub(super) fn take_back(&mut self, mark: SpilledMark) {
         if is_planted(IsolationFault::SavepointKeepsSpilledWrites) {
             return;
@@ -219,14 +220,14 @@ impl SpilledWrites {
         self.stretches = mark.stretches;
     }
 
-    /// Returns the runs that contain the spilled writes to a keyspace, or `None` if there are none.
+    /// Returns the runs that contain the spilled writes to a keyspace, if there are any.
     fn runs_of(&self, keyspace: &Keyspace) -> Option<&Arc<RunningIngest>> {
         let is_there = self.stretches.contains_key(&keyspace.number());
         let is_there = is_there && !is_planted(IsolationFault::SpilledWritesAreHidden);
         is_there.then(|| &self.runs[&keyspace.definition().structure])
     }
 
-    /// Returns the effect of the spilled writes on a key, for a reader whose time is `now_ms`.
+    /// Returns the effect of the spilled writes on a key for a reader at time `now_ms`.
     pub(super) fn effect_on(
         &self,
         (keyspace, long_values): (&Keyspace, LongValues),
@@ -242,8 +243,8 @@ impl SpilledWrites {
         SpilledEffect::of(gather).map_err(|bad| bad_base(keyspace, key, bad))
     }
 
-    /// Returns the value of a key after the spilled writes. `read` returns the value in the store,
-    /// and is called only if the result depends on it.
+    /// Returns a key's value after the spilled writes. Calls `read` for the value in the store only
+    /// if the result depends on it.
     pub(super) fn over(
         &self,
         (keyspace, long_values): (&Keyspace, LongValues),
@@ -259,8 +260,7 @@ impl SpilledWrites {
         said.over(keyspace, key, base)
     }
 
-    /// Returns an iterator over the spilled writes in a range of a keyspace, or `None` if there are
-    /// none.
+    /// Returns an iterator over the spilled writes in a range of a keyspace, if there are any.
     pub(super) fn walk(
         &self,
         keyspace: &Keyspace,
@@ -281,8 +281,7 @@ impl SpilledWrites {
         }))
     }
 
-    /// Returns the first spilled key for which `is_met` returns true, with its keyspace. Returns
-    /// `None` if there is no such key.
+    /// Returns the first spilled key for which `is_met` returns true, with its keyspace.
     pub(super) fn find_key(
         &self,
         is_met: impl Fn(&[u8], StructureKind) -> Result<bool>,
@@ -293,7 +292,7 @@ impl SpilledWrites {
             let range = KeyRange::new(&stretch.first, Some(&high));
             let mut walk =
                 self.runs[&structure].read(|ingest| Ok(ingest.walk(&range, MergeDirection::Forward)))?;
-            // Only the keys are read here, so no value is assembled.
+            // Only keys are read here, so do not assemble values.
             while let Some(key) = walk.next(&mut LookupState::new(0, 0, None))? {
                 if is_met(key, structure)? {
                     return Ok(Some((Arc::clone(&stretch.definition), key.to_vec())));
@@ -319,7 +318,7 @@ impl SpilledWrites {
     }
 }
 
-/// Returns a `LookupState` for a lookup of the spilled writes that has found nothing yet.
+/// Returns a `LookupState` for a lookup in the spilled writes that has not found anything yet.
 fn gather_of(keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> LookupState<'_> {
     let gather = LookupState::new(MAX_SEQUENCE, now_ms, keyspace.operator());
     match long_values {
@@ -328,9 +327,9 @@ fn gather_of(keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> Looku
     }
 }
 
-/// Adds the writes in `sets`, which belong to one structure, to the ingest. They become up to three
-/// layers: range deletes, above them writes, and above these the merges into values of the same
-/// writes.
+/// Adds the writes in `sets`, which belong to one structure, to the ingest as up to three layers:
+/// range deletes, then writes above them, and on top the merges into values that the same writes
+/// put.
 fn add_layers(ingest: &mut dyn BulkIngest, sets: &[&WriteSet]) -> alluvium_storage::Result<()> {
     let mut are_there = false;
     for set in sets {
@@ -357,7 +356,7 @@ fn add_layers(ingest: &mut dyn BulkIngest, sets: &[&WriteSet]) -> alluvium_stora
 /// One of the two ends of an iterator over spilled writes.
 struct SpilledWalkSide {
     walk: Box<dyn IngestKeyScan>,
-    /// The next key of this end, with the effect of the spilled writes on it.
+    /// The next key at this end, with the effect of the spilled writes on it.
     next: Option<(Vec<u8>, std::result::Result<SpilledEffect, BadOperand>)>,
     is_over: bool,
 }
@@ -389,7 +388,7 @@ pub(super) struct SpilledWalk {
     keyspace: Keyspace,
     now_ms: u64,
     long_values: LongValues,
-    /// Tree keys that have been returned from neither end.
+    /// Tree keys that neither end has returned.
     left: KeyRange,
     front: SpilledWalkSide,
     back: SpilledWalkSide,
@@ -448,7 +447,7 @@ impl OverlayLayer for SpilledWalk {
     }
 }
 
-/// Returns the error that spilled writes need more memory than the limit allows.
+/// Returns the error for spilled writes that need more memory than the limit allows.
 #[cold]
 pub(super) fn too_much_memory(most: u64) -> Error {
     Error::TransactionLimit {

@@ -7,13 +7,12 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The consequence of a read for the commit.
+/// What a read means for the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadConsequence {
     /// The commit fails if others have changed what was read.
     Dependence,
-    /// The commit fails if others have changed a key that was read and into which the transaction
-    /// merges.
+    /// The commit fails if others have changed a key that the transaction has read and merges into.
     Observation,
 }
 
@@ -29,17 +28,17 @@ struct OpenWalk {
 pub(super) struct ReadTracker {
     footprint: AccessSet,
     /// Keys and ranges that a transaction under snapshot isolation has read in keyspaces whose
-    /// merges commute. The transaction does not depend on them, unless it merges into them.
+    /// merges commute. The transaction depends on them only if it merges into them.
     observed: AccessSet,
-    /// Open iterators. The whole range of an iterator is tracked until the iterator reports which
-    /// part of it was scanned (T2).
+    /// Open iterators. An iterator's whole range is tracked until the iterator reports which part
+    /// of it was scanned (T2).
     walks: BTreeMap<u64, OpenWalk>,
     next: u64,
 }
 
 impl ReadTracker {
-    /// Tracks keys. If `most` keys and ranges are tracked already, neighbours are joined to ranges.
-    /// Returns an error if that does not reduce their number sufficiently.
+    /// Tracks keys. If `most` keys and ranges are already tracked, joins neighbours into ranges,
+    /// and returns an error if that does not reduce their number enough.
     pub(super) fn add_points<'k>(
         &mut self,
         definition: &Arc<KeyspaceDefinition>,
@@ -76,7 +75,7 @@ impl ReadTracker {
         Ok(self.next)
     }
 
-    /// Replaces the tracked range of an iterator by the ranges that the iterator has scanned.
+    /// Replaces an iterator's tracked range by the ranges that it has scanned.
     pub(super) fn end_walk(&mut self, walk: u64, covered: &[KeyRange]) {
         if let Some(walk) = self.walks.remove(&walk) {
             let set = match walk.consequence {
@@ -89,7 +88,7 @@ impl ReadTracker {
         }
     }
 
-    /// Notes that a transaction under snapshot isolation has read keys.
+    /// Records that a transaction under snapshot isolation has read keys.
     pub(super) fn observe<'k>(
         &mut self,
         definition: &Arc<KeyspaceDefinition>,
@@ -102,8 +101,8 @@ impl ReadTracker {
         }
     }
 
-    /// Returns whether a transaction under snapshot isolation has read a key. After neighbours were
-    /// joined, this may be true for further keys.
+    /// Returns whether a transaction under snapshot isolation has read a key. Once neighbours have
+    /// been joined, this may also be true for other keys.
     pub(super) fn has_observed(&self, definition: &KeyspaceDefinition, key: &[u8]) -> bool {
         let covers = |walk: &OpenWalk| walk.definition.id == definition.id && walk.range.contains(key);
         self.observed.contains(definition, key) || self.walks.values().any(covers)
@@ -115,7 +114,7 @@ impl ReadTracker {
         }
     }
 
-    /// Tracks a range on which the transaction depends, without an iterator.
+    /// Tracks a range that the transaction depends on, without an iterator.
     pub(super) fn declare_range(
         &mut self,
         definition: &Arc<KeyspaceDefinition>,
@@ -127,13 +126,13 @@ impl ReadTracker {
         Ok(())
     }
 
-    /// Tracks a range to which the transaction writes.
+    /// Tracks a range that the transaction writes to.
     pub(super) fn add_range(&mut self, definition: &Arc<KeyspaceDefinition>, range: &KeyRange) {
         self.footprint.add_range(definition, range);
     }
 
-    /// If at least `most` keys and ranges are tracked, joins neighbours to ranges. Returns an error
-    /// if that does not reduce their number sufficiently.
+    /// If at least `most` keys and ranges are tracked, joins neighbours into ranges. Returns an
+    /// error if that does not reduce their number enough.
     fn limit(&mut self, most: usize) -> Result<()> {
         if self.len() < most {
             return Ok(());
@@ -154,8 +153,8 @@ impl ReadTracker {
         self.footprint.len() + self.walks.len()
     }
 
-    /// Returns the keys and ranges on which the transaction depends, and those that it has only
-    /// observed. For an iterator that was not dropped, its whole range is included.
+    /// Returns the keys and ranges that the transaction depends on, and those that it has only
+    /// observed. If an iterator was not dropped, its whole range is included.
     pub(super) fn into_parts(mut self) -> (AccessSet, AccessSet) {
         for number in self.walks.keys().copied().collect::<Vec<_>>() {
             let range = self.walks[&number].range.clone();

@@ -1,4 +1,5 @@
-//! Iteration in unspecified order over a keyspace as a transaction sees it, with its own writes.
+//! Iterates in unspecified order over a keyspace as a transaction sees it, including its own
+//! writes.
 
 use super::Transaction;
 use super::read::ReadIntent;
@@ -17,18 +18,18 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// An iterator that returns each key of a keyspace with its value once, as the transaction sees
-/// them. By using it, the transaction depends on the whole keyspace.
+/// them. Using it makes the transaction depend on the whole keyspace.
 pub struct TransactionUnorderedScan<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
-    /// The sources of records, in the order in which they are read; `None` before the first record
+    /// The sources of records, in the order in which they are read. `None` before the first record
     /// is requested.
     sources: Option<UnorderedSources<'t>>,
     long_values: LongValues,
     is_over: bool,
 }
 
-/// The sources from which the transaction's view of a keyspace is assembled.
+/// The sources that make up the transaction's view of a keyspace.
 struct UnorderedSources<'t> {
     own: Option<WriteSetLayer<'t>>,
     spilled: Option<SpilledWalk>,
@@ -45,8 +46,8 @@ impl fmt::Debug for TransactionUnorderedScan<'_> {
 
 impl Transaction {
     /// Returns an iterator over all keys of a keyspace and their values, in unspecified order. It
-    /// works for every structure, including the hashed one. Keys to which the transaction has
-    /// written come first.
+    /// works for every structure, including the hashed one. Keys that the transaction has written
+    /// to come first.
     ///
     /// ```
     /// use alluvium::{HashedOptions, KeyspaceOptions, Structure};
@@ -116,15 +117,14 @@ impl Transaction {
         })
     }
 
-    /// Returns whether a write that the transaction holds in memory affects a key. Spilled writes
-    /// are not considered.
+    /// Returns whether one of the transaction's unspilled writes affects a key.
     fn has_own(&self, keyspace: &Keyspace, key: &[u8]) -> bool {
         let own = self.writes.get(&keyspace.number());
         own.is_some_and(|own| own.own(key).is_some())
     }
 
-    /// Returns whether the transaction has written to a key, or deleted a range that contains it.
-    /// Both writes in memory and spilled writes are considered.
+    /// Returns whether the transaction has written to a key, or deleted a range that contains it,
+    /// counting both unspilled and spilled writes.
     fn has_written(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
         if self.has_own(keyspace, key) {
             return Ok(true);
@@ -136,7 +136,7 @@ impl Transaction {
     }
 }
 
-/// Removes the next key from a source of writes and returns it. Returns `None` at the end.
+/// Removes and returns the next key of a source of writes. Returns `None` at the end.
 fn next_key(writes: &mut Option<impl OverlayLayer>) -> Result<Option<Vec<u8>>> {
     let Some(upper) = writes else {
         return Ok(None);
@@ -151,8 +151,8 @@ fn next_key(writes: &mut Option<impl OverlayLayer>) -> Result<Option<Vec<u8>>> {
 
 impl<'t> TransactionUnorderedScan<'t> {
     /// Makes the iterator return an empty value in place of each value longer than 1 KiB. Values
-    /// that are stored outside leaves are then not read, unless merge operands may depend on them:
-    /// see [`UnorderedScan::without_long_values`].
+    /// stored outside leaves are then not read, unless merge operands may depend on them; see
+    /// [`UnorderedScan::without_long_values`].
     #[must_use]
     pub fn without_long_values(mut self) -> TransactionUnorderedScan<'t> {
         self.long_values = LongValues::LeftOut;

@@ -1,4 +1,4 @@
-//! Ordered iterators over a keyspace as a transaction sees it: its own writes, overlaid on the
+//! Ordered iterators over a keyspace as a transaction sees it, with its own writes overlaid on the
 //! store.
 
 use super::Transaction;
@@ -17,7 +17,7 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-/// The iterator over the store, on which the transaction's own writes are overlaid.
+/// The iterator over the store, which the transaction's own writes are overlaid on.
 pub(super) enum StoreWalk<'t> {
     /// Reads the snapshot of the transaction.
     Then(Box<Iter>),
@@ -59,19 +59,19 @@ impl DoubleEndedIterator for StoreWalk<'_> {
     }
 }
 
-/// A double-ended iterator over keys and values as a transaction sees them. By using it, the
-/// transaction depends on the part of the range that the iterator has scanned, including keys that
-/// are absent there. It does not depend on the rest of the range.
+/// A double-ended iterator over keys and values as a transaction sees them. Using it makes the
+/// transaction depend on the part of the range that it has scanned, including keys that are absent
+/// there, but not on the rest of the range.
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
     overlay: OverlayIter<OverlayIter<StoreWalk<'t>, SpilledWalk>, WriteSetLayer<'t>>,
-    /// The range of tree keys over which the iterator runs.
+    /// The iterator's range of tree keys.
     range: KeyRange,
-    /// Number by which the read tracker identifies the iterator; `None` before the first key is
+    /// Number by which the read tracker identifies the iterator. `None` before the first key is
     /// requested.
     tracked: Option<u64>,
-    /// The last key that was returned from each end.
+    /// The last key returned from each end.
     front: Option<Vec<u8>>,
     back: Option<Vec<u8>>,
     is_over: bool,
@@ -94,7 +94,7 @@ impl Transaction {
     }
 
     /// Returns an iterator over the keys of a keyspace within bounds and their values, in key
-    /// order. Errors are returned as elements of the iteration.
+    /// order. The iterator returns errors as elements.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -172,8 +172,8 @@ enum WalkEnd {
 
 impl<'t> TransactionIter<'t> {
     /// Makes the iterator return an empty value in place of each value longer than 1 KiB. Values
-    /// that are stored outside leaves are then not read, unless merge operands may depend on them:
-    /// see [`Iter::without_long_values`](crate::Iter::without_long_values).
+    /// stored outside leaves are then not read, unless merge operands may depend on them; see
+    /// [`Iter::without_long_values`](crate::Iter::without_long_values).
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -218,15 +218,14 @@ impl<'t> TransactionIter<'t> {
                 last.extend_from_slice(&self.keyspace.definition().prefix);
                 last.extend_from_slice(key);
             }
-            // If the value of one key cannot be merged, the iterator continues with the following
-            // key.
+            // If a key's value cannot be merged, the iterator continues with the following key.
             Some(Err(Error::BadBase { .. })) => {}
             Some(Err(_)) => self.is_over = true,
         }
         next
     }
 
-    /// Tracks the whole range of the iterator until the iterator ends (T2). Does nothing if the
+    /// Tracks the iterator's whole range until the iterator ends (T2). Does nothing if the
     /// transaction tracks no reads.
     fn track(&mut self) -> Result<()> {
         let transaction = self.transaction;

@@ -15,10 +15,10 @@ use alluvium_dictionary::range::KeyRange;
 use std::ops::Bound;
 use std::time::SystemTime;
 
-/// The kind of a write to a single key. It determines which lock the write acquires.
+/// The kind of a write to a single key, which determines the lock that the write acquires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyWriteKind {
-    /// The write replaces the value of the key or deletes the key.
+    /// The write replaces the key's value or deletes the key.
     Replace,
     Merge,
 }
@@ -40,7 +40,7 @@ impl Transaction {
         })
     }
 
-    /// Sets a key to a value that expires at `expires`: see [`Keyspace::put_until`]. For reads by
+    /// Sets a key to a value that expires at `expires`; see [`Keyspace::put_until`]. To reads by
     /// the transaction itself, the value has expired only if it had already expired when the
     /// transaction began.
     ///
@@ -72,14 +72,14 @@ impl Transaction {
         })
     }
 
-    /// Merges an operand into the value of a key: see [`Keyspace::merge`].
+    /// Merges an operand into the value of a key; see [`Keyspace::merge`].
     ///
     /// If the merge operator is commutative, as the built-in `add`, `minimum` and `maximum` are,
-    /// transactions that only merge into the same key and do not read it never conflict, at any
-    /// isolation level, optimistic and locking. Another operator is declared commutative where it
-    /// is [registered](crate::Options::register_commutative_merge_operator). If the operator is not
-    /// commutative, this holds only for serializable optimistic transactions. Merges that were
-    /// spilled to disk may conflict under snapshot isolation.
+    /// transactions that only merge into the same key without reading it never conflict, whatever
+    /// their isolation level and concurrency control. You declare another operator commutative when
+    /// you [register](crate::Options::register_commutative_merge_operator) it. With other
+    /// operators, only serializable optimistic transactions never conflict in this way. Merges that
+    /// were spilled to disk may conflict under snapshot isolation.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -110,8 +110,8 @@ impl Transaction {
         self.write(keyspace, key, operand.len(), kind, |set| set.merge(key, operand))
     }
 
-    /// Deletes all keys from `start` (inclusive) to `end` (exclusive). If `end` is `None`, deletes
-    /// all keys from `start` on. A locking transaction locks the range.
+    /// Deletes all keys from `start` (inclusive) to `end` (exclusive), or all keys from `start` on
+    /// if `end` is `None`. A locking transaction locks the range.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -148,8 +148,8 @@ impl Transaction {
     }
 
     /// Replaces the value of a key with `new` if the current value equals `expected`. In both
-    /// arguments, `None` stands for the absence of a value. Returns whether the value was replaced.
-    /// The transaction depends on the key in either case.
+    /// arguments, `None` stands for no value. Returns whether the value was replaced. The
+    /// transaction depends on the key in either case.
     ///
     /// # Errors
     /// As [`Transaction::put`] and [`Transaction::get`].
@@ -207,7 +207,7 @@ impl Transaction {
         self.lock(range, mode)
     }
 
-    /// Applies a change to the write set of a keyspace, which is created if it does not exist yet.
+    /// Applies a change to a keyspace's write set, creating the set if it does not exist yet.
     fn change(
         &mut self,
         keyspace: &Keyspace,
@@ -229,8 +229,8 @@ impl Transaction {
     }
 
     /// Returns [`Error::Conflict`] if a key that the transaction has locked was put or deleted
-    /// after the snapshot that the transaction reads. Does nothing if the transaction reads no
-    /// snapshot.
+    /// after the snapshot that the transaction reads. Does nothing if the transaction does not read
+    /// a snapshot.
     fn fail_if_replaced(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         let Some(place) = self.handle.open.place() else {
             return Ok(());
@@ -248,8 +248,8 @@ impl Transaction {
     }
 
     /// Returns [`Error::Conflict`] if a key in a range that the transaction has locked was changed
-    /// after the snapshot that the transaction reads. Does nothing if the transaction reads no
-    /// snapshot.
+    /// after the snapshot that the transaction reads. Does nothing if the transaction does not read
+    /// a snapshot.
     pub(super) fn fail_if_range_changed(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
         let Some(place) = self.handle.open.place() else {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Commits of asynchronous writes.
+//! Commits asynchronous writes.
 //!
-//! Each store has one thread that commits the writes of futures. The thread works in rounds. In a
-//! round it commits all writes that have arrived so far and then syncs once, so that all durable
-//! writes of the round share a single sync.
+//! Each store has one thread that commits the writes of futures. It works in rounds. In each round,
+//! it commits all writes that have arrived so far and then syncs once, so that all durable writes
+//! of the round share a single sync.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -21,18 +21,16 @@ use std::thread::JoinHandle;
 const ROUND: usize = 1024;
 
 thread_local! {
-    /// Whether this thread is one that commits the writes of futures.
+    /// Whether this thread commits the writes of futures.
     static COMMITS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the calling thread commits asynchronous writes, for this store or for another
-/// one.
+/// Returns whether the calling thread commits asynchronous writes, for this store or another.
 pub(crate) fn is_here() -> bool {
     COMMITS.get()
 }
 
-/// The thread that commits asynchronous writes, and its queue. The thread is started by the first
-/// write.
+/// The thread that commits asynchronous writes, and its queue. The first write starts the thread.
 #[derive(Clone, Debug)]
 pub(crate) struct AsyncCommitter(Arc<AsyncCommitQueue>);
 
@@ -45,30 +43,30 @@ struct AsyncCommitQueue {
 
 #[derive(Debug, Default)]
 struct AsyncCommitState {
-    /// Submitted writes that no round includes yet, oldest first.
+    /// Submitted writes that are not part of a round yet, oldest first.
     promises: VecDeque<CompletionGuard>,
     phase: CommitThreadPhase,
 }
 
 #[derive(Debug, Default)]
 enum CommitThreadPhase {
-    /// No thread is running, because none was needed so far or because the thread has panicked.
+    /// No thread is running, because none has been needed so far or because it has panicked.
     #[default]
     Idle,
     Running(JoinHandle<()>),
-    /// The store is closed. No further write is accepted.
+    /// The store is closed and accepts no further writes.
     Stopped,
 }
 
-/// A function that performs a commit with the given durability, and returns the sequence number of
-/// the last write in it.
+/// A function that commits with the given durability, and returns the sequence number of the last
+/// write.
 type DeferredCommit = Box<dyn FnOnce(Durability) -> Result<SequenceNumber> + Send>;
 
-/// A commit that the thread is to perform.
+/// A commit for the thread to perform.
 pub(crate) enum CommitJob {
     Batch(WriteBatch),
-    /// A function that performs a commit. It must not own a handle of the store: if this were the
-    /// last handle, the store would be closed by this thread, which is not possible.
+    /// A function that commits. It must not own a handle of the store. If that were the last
+    /// handle, this thread would have to close the store, which it cannot do.
     Deferred {
         durability: Durability,
         run: DeferredCommit,
@@ -118,7 +116,7 @@ impl SubmittedWrite {
         }))
     }
 
-    /// Returns the result of the write. If it is not available yet, registers the waker, which is
+    /// Returns the result of the write. If it is not available yet, registers the waker to be
     /// called when it is.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<()>> {
         let mut settled = self.0.lock();
@@ -127,20 +125,20 @@ impl SubmittedWrite {
         }
         let before = settled.waker.replace(waker.clone());
         drop(settled);
-        // Dropping the waker may drop a task, which may run arbitrary code. Do this after the lock
-        // is released.
+        // Dropping the waker may drop a task, which may run arbitrary code, so do this after
+        // releasing the lock.
         drop(before);
         Poll::Pending
     }
 
-    /// Discards the write, unless the thread has already started it. Must be called when the future
-    /// of the write is dropped.
+    /// Discards the write unless the thread has already started it. Must be called when the write's
+    /// future is dropped.
     pub(crate) fn leave(&self) {
         let left = std::mem::take(&mut *self.0.lock());
         drop(left);
     }
 
-    /// Removes and returns the commit to perform. Returns `None` if the future of the write was
+    /// Removes and returns the commit to perform, or returns `None` if the write's future was
     /// dropped.
     fn begin(&self) -> Option<Box<CommitJob>> {
         self.0.lock().job.take()
@@ -167,8 +165,8 @@ impl AsyncCommitter {
         }))
     }
 
-    /// Submits a write for the task with this waker. If no thread can be started, the write fails
-    /// immediately.
+    /// Submits a write for the task with this waker. The write fails immediately if no thread can
+    /// be started.
     pub(crate) fn submit(&self, job: Box<CommitJob>, waker: &Waker) -> Arc<SubmittedWrite> {
         let outcome = Arc::new(SubmittedWrite::new(job, waker));
         self.enqueue(CompletionGuard(Some(Arc::clone(&outcome))));
@@ -203,7 +201,7 @@ impl AsyncCommitter {
         self.0.arrived.notify_one();
     }
 
-    /// Commits all writes that were submitted, and ends the thread.
+    /// Commits all submitted writes and ends the thread.
     pub(crate) fn stop(&self) {
         let before = std::mem::replace(&mut self.0.state.lock().phase, CommitThreadPhase::Stopped);
         self.0.arrived.notify_one();
@@ -243,7 +241,7 @@ impl AsyncCommitQueue {
                 continue;
             };
             let wanted = job.durability().unwrap_or(self.engine.durability);
-            // Do not sync here: one sync for all durable writes of the round follows.
+            // Do not sync here. All durable writes of the round share one sync afterwards.
             let now = wanted.min(Durability::Process);
             match job.run(&self.engine, now) {
                 Ok(last) if wanted == Durability::Disk => durable.push((promise, last)),
@@ -257,17 +255,17 @@ impl AsyncCommitQueue {
         for (promise, last) in durable {
             promise.keep(match &mut failure {
                 Ok(()) => Ok(()),
-                // The first write gets the error of the sync. Each other write syncs again on its
-                // own, as concurrent blocking writes do. After a failed sync, the log rejects these
-                // syncs.
+                // The first write gets the sync's error. Each other write syncs again on its own,
+                // as concurrent blocking writes do. The log rejects these syncs after a failed
+                // sync.
                 Err(first) => first.take().map_or_else(|| self.engine.sync_through(last), Err),
             });
         }
     }
 }
 
-/// The obligation to report the result of a write to its future. If this is dropped without a
-/// result, for example because the thread has panicked, the future fails.
+/// The obligation to report a write's result to its future. If this is dropped without a result,
+/// for example because the thread has panicked, the future fails.
 #[derive(Debug)]
 struct CompletionGuard(Option<Arc<SubmittedWrite>>);
 
@@ -322,7 +320,7 @@ mod tests {
         let db = small().in_memory().unwrap();
         let seas = db.keyspace("seas").unwrap();
         let outcome = Arc::new(SubmittedWrite::default());
-        // The round is dropped, as if the thread had panicked while committing it.
+        // Dropping the round simulates a thread that panics while committing it.
         let queue = Arc::clone(&seas.shared().committer.0);
         let promise = CompletionGuard(Some(Arc::clone(&outcome)));
         queue.state.lock().promises.push_back(promise);

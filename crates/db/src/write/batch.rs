@@ -11,15 +11,15 @@ use std::time::SystemTime;
 /// Maximum length of a key, in bytes.
 pub const MAX_KEY: usize = alluvium_dictionary::record::MAX_KEY - format::MAX_PREFIX;
 
-/// Maximum length of a value, in bytes. It is limited because a log record must contain the value
-/// together with its key.
+/// Maximum length of a value, in bytes. It is limited because a log record must hold the value and
+/// its key.
 pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_KEY - 64;
 
 /// A sequence of writes that are applied in order and take effect atomically. They may go to any
 /// keyspaces of one store.
 ///
-/// The size of a batch is the number of its bytes plus 64 for each write. There are two limits for
-/// it: half of the store's memory plus 16 MiB, and 256 MiB. Writing a larger batch fails with
+/// The size of a batch is its number of bytes plus 64 for each write. It must not exceed half of
+/// the store's memory plus 16 MiB, nor 256 MiB. Writing a larger batch fails with
 /// [`Error::TooLong`].
 ///
 /// ```
@@ -42,7 +42,7 @@ pub struct WriteBatch {
     pub(crate) durability: Option<Durability>,
     /// Number of the store to which the batch belongs. `None` before the first write.
     pub(crate) store: Option<usize>,
-    /// The keyspaces to which the batch writes.
+    /// The keyspaces that the batch writes to.
     pub(crate) members: BatchKeyspaces,
 }
 
@@ -53,7 +53,7 @@ impl WriteBatch {
         WriteBatch::default()
     }
 
-    /// Sets the durability with which the batch is committed. By default it is that of the store.
+    /// Sets the durability of the batch's commit. The default is that of the store.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> WriteBatch {
         self.durability = Some(durability);
@@ -72,7 +72,7 @@ impl WriteBatch {
         self.len() == 0
     }
 
-    /// Removes all writes from the batch. The allocated memory is kept for further writes.
+    /// Removes all writes from the batch, but keeps the allocated memory for further writes.
     pub fn clear(&mut self) {
         self.commit.record.clear();
         self.commit = CommitRecord {
@@ -83,19 +83,19 @@ impl WriteBatch {
         self.members = BatchKeyspaces::default();
     }
 
-    /// Returns the keyspaces to which the batch writes.
+    /// Returns the keyspaces that the batch writes to.
     pub(crate) fn owners(&self) -> CommitKeyspaces<'_> {
         CommitKeyspaces::Batch(&self.members)
     }
 }
 
-/// Minimum length in bytes of an operand that is borrowed instead of copied. This applies only to
-/// commits of a single write.
+/// Minimum length in bytes of an operand that is borrowed instead of copied, in a commit with a
+/// single write.
 const LENT: usize = 64 << 10;
 
 impl<'a> CommitRecord<'a> {
-    /// Adds a write that must remain the only write of the commit. If its operand is long, it is
-    /// borrowed instead of copied.
+    /// Adds a write that must remain the commit's only one. A long operand is borrowed instead of
+    /// copied.
     pub(crate) fn add_only(
         &mut self,
         prefix: &[u8],
@@ -144,7 +144,7 @@ impl<'a> CommitRecord<'a> {
 }
 
 /// Converts an expiry time to milliseconds since 1970. The result is never zero, because zero means
-/// that a value does not expire.
+/// that the value does not expire.
 pub(crate) fn expiry_ms(expires: SystemTime) -> u64 {
     let since = expires.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)
@@ -154,8 +154,8 @@ pub(crate) fn checked_key(key: &[u8]) -> Result<&[u8]> {
     checked("key", key, MAX_KEY)
 }
 
-/// Checks the length of a key that is written to a keyspace. The keyspace may have a lower limit
-/// than [`MAX_KEY`].
+/// Checks the length of a key that is written to a keyspace, whose limit may be lower than
+/// [`MAX_KEY`].
 pub(crate) fn checked_key_of<'k>(definition: &KeyspaceDefinition, key: &'k [u8]) -> Result<&'k [u8]> {
     let checked_key = checked_key(key)?;
     checked("key of a paged keyspace", checked_key, definition.longest_key)

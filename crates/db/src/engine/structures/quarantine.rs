@@ -66,8 +66,8 @@ impl DictionarySet {
     }
 
     /// Quarantines the in-place pages because of `damage`. No checkpoint may be in progress.
-    /// Returns false if no durable generation contains the pages, because they cannot be
-    /// quarantined then.
+    /// Returns false if the pages are already quarantined, or if no durable generation contains
+    /// them.
     pub(in crate::engine) fn quarantine_pages(&self, damage: &alluvium_storage::Error) -> Result<bool> {
         let store = &self.home.store;
         let Some(paged) = self.paged.get().filter(|_| !self.has_quarantined_pages()) else {
@@ -186,7 +186,8 @@ impl DictionarySet {
         }
     }
 
-    /// Returns the number of a paged keyspace that one of these writes belongs to, if there is one.
+    /// Returns the number of a paged keyspace to which any of these writes belongs, if there is
+    /// one.
     pub(in crate::engine) fn in_pages(&self, writes: LogWriteIter<'_>) -> Option<format::KeyspaceId> {
         let placed = self.placed.read();
         let ids = writes.flatten().filter_map(|write| match write {

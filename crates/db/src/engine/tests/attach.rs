@@ -1,5 +1,5 @@
-//! Tests that other commits continue during certain steps of attaching ingests, and that commits
-//! may leave memory before they are validated.
+//! Tests of attaching ingests: in which steps other commits continue, and what happens if commits
+//! leave memory before they are validated.
 
 use super::{engine, small};
 use crate::engine::ingest::{AttachPreconditions, IngestAttachment};

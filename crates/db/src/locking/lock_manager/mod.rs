@@ -1,9 +1,8 @@
 //! The lock manager: locks on keys and key ranges, which transactions hold until they end.
 //!
-//! The held locks form an ordered map of disjoint segments of the key space. Each segment has a
-//! list of its holders. A lock on a single key is a segment from this key to the next possible key.
-//! A lock on a range covers all possible keys in it, whether or not they exist, so it prevents
-//! phantoms.
+//! The held locks form an ordered map of disjoint segments of the key space, each with a list of
+//! its holders. A lock on a single key is a segment from that key to the next possible key. A lock
+//! on a range covers all possible keys in it, whether or not they exist, so it prevents phantoms.
 //!
 //! ```text
 //!   keys        a        f   g              p             z
@@ -12,22 +11,22 @@
 //! ```
 //!
 //! Requests that must wait form a single FIFO queue. A request is granted once it conflicts with no
-//! holder and with no earlier request in the queue. There is one exception: a request of an owner
-//! overtakes an earlier request that waits for this owner, because the earlier request could not be
-//! granted before the owner releases its locks anyway. A holder that upgrades its lock therefore
-//! does not wait for requests that wait for the holder itself.
+//! holder and with no earlier request in the queue. There is one exception: a request overtakes an
+//! earlier request that waits for the overtaking owner itself, because the earlier request could
+//! not be granted before that owner releases its locks anyway. A holder that upgrades its lock
+//! therefore does not wait for requests that wait for the holder itself.
 //!
-//! While any request waits, a new owner that holds no locks is delayed for a moment. Without the
-//! delay it would lock keys that others need, and then wait for others itself. If many clients use
-//! a few keys, they would commit only a quarter as often as four clients. No request waits for an
-//! owner without locks, so the delay cannot cause a deadlock.
+//! While any request waits, a new owner that holds no locks is delayed briefly. Without the delay,
+//! it would lock keys that others need and then wait for others itself, and many clients that use a
+//! few keys would commit only a quarter as often as four clients. No request waits for an owner
+//! without locks, so the delay cannot cause a deadlock.
 //!
 //! When a request starts to wait, the wait-for graph is searched for a cycle through its owner. If
-//! there is a cycle, the request of one owner in it is rejected. A commit outside locking
-//! transactions is preferred, because it simply tries again; otherwise the youngest transaction is
+//! there is one, the request of one owner in the cycle is rejected. A commit outside locking
+//! transactions is preferred, because it simply tries again. Otherwise the youngest transaction is
 //! chosen.
 //!
-//! *Scope*: the locks and their holders, the requests that wait, and the wait-for graph.
+//! *Scope*: the locks and their holders, the waiting requests, and the wait-for graph.
 //!
 //! *Must not depend on*: the meaning of keys, and the work done under the locks.
 //!
@@ -58,11 +57,11 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use sync::{AtomicU64, Monitor, Ordering};
 
-/// Maximum time for which an owner without locks is delayed if no other owner releases its locks.
+/// Maximum time that an owner without locks is delayed while no other owner releases its locks.
 const STANDSTILL: Duration = Duration::from_millis(1);
 
-/// Maximum total time for which an owner without locks is delayed while other owners are releasing
-/// their locks.
+/// Maximum total time that an owner without locks is delayed while other owners are releasing their
+/// locks.
 const HELD_BACK: Duration = Duration::from_millis(50);
 
 /// Mode of a lock on a key or range.
@@ -95,7 +94,7 @@ impl RangeLockMode {
         self.with(other) == RangeLockMode::Exclusive
     }
 
-    /// Returns whether an owner that holds a lock in this mode need not acquire it in the mode
+    /// Returns whether an owner that holds a lock in this mode need not also acquire it in the mode
     /// `asked`.
     fn permits(self, asked: RangeLockMode) -> bool {
         self == asked || self == RangeLockMode::Exclusive
@@ -128,14 +127,14 @@ impl LockOwner {
     }
 }
 
-/// The reason why a lock was not granted.
+/// Why a lock was not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LockRefusal {
-    /// The owner was chosen as the victim of a deadlock. The list contains the owners of the cycle,
-    /// each with the key that it waits for. That key is locked by the next owner in the list.
+    /// The owner was chosen as the victim of a deadlock. Each owner in the cycle is listed with the
+    /// key that it waits for, which the next owner in the list has locked.
     Deadlock(Vec<(u64, Vec<u8>)>),
-    /// The lock was not granted before the timeout. The list contains the owners for which the
-    /// request was waiting.
+    /// The lock was not granted before the timeout. The list contains the owners that the request
+    /// was waiting for.
     TimedOut(Vec<u64>),
 }
 
@@ -166,8 +165,8 @@ impl LockManager {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Locks the keys from `low` (inclusive) to `high` (exclusive); without `high` there is no
-    /// upper bound. Waits for owners of conflicting locks, at most for `timeout`.
+    /// Locks the keys from `low` (inclusive) to `high` (exclusive), or all keys from `low` on if
+    /// `high` is `None`. Waits at most `timeout` for owners of conflicting locks.
     ///
     /// # Errors
     /// [`LockRefusal`] if the lock was not granted. The owner keeps the locks that it already
@@ -202,7 +201,7 @@ impl LockManager {
         }
     }
 
-    /// Delays an owner that holds no locks, as long as requests are waiting and locks are being
+    /// Delays an owner that holds no locks for as long as requests are waiting and locks are being
     /// released.
     fn hold_back(&self, owner: LockOwner) {
         let mut began = None;
@@ -234,8 +233,8 @@ impl LockManager {
         }
     }
 
-    /// Calls `act` to change the state, and wakes the owners of all requests that were granted or
-    /// rejected by this change.
+    /// Changes the state by calling `act`, and wakes the owners of all requests that this granted
+    /// or rejected.
     fn change<R>(&self, act: impl FnOnce(&mut LockState) -> R) -> R {
         let (result, decided) = self.state.with(|state| {
             let result = act(state);
@@ -245,12 +244,12 @@ impl LockManager {
         result
     }
 
-    /// Returns the number of locks of an owner. Each granted request counts as one lock.
+    /// Returns the number of an owner's locks. Each granted request counts as one lock.
     pub(crate) fn held(&self, owner: u64) -> usize {
         self.state.with(|state| state.held(owner))
     }
 
-    /// Returns the numbers of the owners for which an owner waits.
+    /// Returns the numbers of the owners that an owner is waiting for.
     pub(crate) fn waits_for(&self, owner: u64) -> Vec<u64> {
         self.state.with(|state| state.waits_for(owner))
     }
@@ -265,7 +264,7 @@ impl LockManager {
         self.state.with(|state| state.merge_locks(owner, low, high))
     }
 
-    /// Merges all locks that an owner holds inside each of some ranges into a single lock. The
+    /// Merges all locks that an owner holds inside each of the given ranges into a single lock. The
     /// owner must have locked the ranges, which must be disjoint and ordered.
     pub(crate) fn join(&self, owner: u64, joined: &[HeldLock]) {
         self.state.with(|state| state.join(owner, joined));

@@ -8,7 +8,8 @@ use super::{LockManager, LockOwner, LockRefusal, RangeLockMode};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For each key, the number of owners that hold its lock. An exclusive holder counts as a hundred.
+/// For each key, the number of owners that hold its lock, where an exclusive holder counts as a
+/// hundred.
 type HolderCounts = [AtomicU64; 3];
 
 /// Locks a key for an owner, and asserts that no other owner holds a conflicting lock.
@@ -28,8 +29,8 @@ fn hold(
     Ok(())
 }
 
-/// Three owners lock keys in different orders. Each of them must obtain all its locks; an owner
-/// that is rejected starts again.
+/// Three owners lock keys in different orders. Each must obtain all its locks, and starts over if
+/// it is rejected.
 fn story(releases: bool) {
     let locks = Arc::new(LockManager::default());
     let inside: Arc<HolderCounts> = Arc::default();

@@ -1,4 +1,4 @@
-//! The queue of waiting lock requests, and the detection of deadlocks.
+//! The queue of waiting lock requests, and deadlock detection.
 
 use super::segments::LockSegments;
 use super::{LockOwner, RangeLockMode};
@@ -53,16 +53,16 @@ pub(super) enum LockAnswer {
     Waits(u64),
 }
 
-/// The held locks and the requests that wait for locks.
+/// The held locks and the requests waiting for locks.
 #[derive(Debug, Default)]
 pub(super) struct LockState {
     segments: LockSegments,
     /// The locks of each owner. Each granted request is one entry.
     held: HashMap<u64, Vec<HeldLock>>,
-    /// The waiting requests by their ticket numbers. Later requests have higher ticket numbers.
+    /// The waiting requests by ticket number. Later requests have higher ticket numbers.
     queue: BTreeMap<u64, LockRequest>,
     outcomes: HashMap<u64, LockOutcome>,
-    /// Tickets of requests that were granted or rejected and whose owners have not been woken.
+    /// Tickets of requests that were granted or rejected, but whose owners have not been woken.
     decided: Vec<u64>,
     next: u64,
     /// Number of times that any owner has released its locks.
@@ -70,7 +70,7 @@ pub(super) struct LockState {
 }
 
 impl LockState {
-    /// Grants a request immediately if possible; otherwise adds it to the queue.
+    /// Grants a request immediately if possible, and otherwise adds it to the queue.
     pub(super) fn ask(
         &mut self,
         owner: LockOwner,
@@ -109,9 +109,9 @@ impl LockState {
         });
     }
 
-    /// Returns the owners for which a request must wait. These are the holders of conflicting
-    /// locks, and the owners of earlier conflicting requests. An earlier request that itself waits
-    /// for the owner of this request is left out.
+    /// Returns the owners that a request must wait for: the holders of conflicting locks, and the
+    /// owners of earlier conflicting requests. Skips an earlier request that itself waits for this
+    /// request's owner.
     fn blockers(&self, ticket: u64, waiter: &LockRequest) -> Vec<u64> {
         let owner = waiter.owner.number();
         let (low, high) = (&waiter.low[..], waiter.high.as_deref());
@@ -138,9 +138,9 @@ impl LockState {
     /// Grants waiting requests in FIFO order, after an owner has released locks or withdrawn
     /// requests on the ranges `freed` (L3). Returns whether any request was granted.
     ///
-    /// A request that does not overlap `freed` remains blocked, with one exception: another request
-    /// of an owner that was just granted a lock may now overtake earlier requests that wait for
-    /// this owner.
+    /// A request that does not overlap `freed` remains blocked, with one exception: if an owner was
+    /// just granted a lock, its other requests may now overtake earlier requests that wait for this
+    /// owner.
     fn advance(&mut self, freed: &[(InlineKey, Option<InlineKey>)]) -> bool {
         let tickets: Vec<u64> = self.queue.keys().copied().collect();
         let mut granted: Vec<u64> = Vec::new();
@@ -163,14 +163,14 @@ impl LockState {
         self.decided.push(ticket);
     }
 
-    /// Removes and returns the tickets of requests that were granted or rejected and whose owners
+    /// Removes and returns the tickets of requests that were granted or rejected, and whose owners
     /// must be woken.
     pub(super) fn take_decided(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.decided)
     }
 
-    /// Returns whether an owner can be part of a deadlock cycle. This requires that a waiting
-    /// request overlaps one of the owner's locks, or that the owner has more than one request.
+    /// Returns whether an owner can be part of a deadlock cycle. This requires a waiting request
+    /// that overlaps one of the owner's locks, or more than one request of the owner.
     fn may_be_waited_for(&self, owner: u64) -> bool {
         let held = self.held.get(&owner).map_or(&[][..], Vec::as_slice);
         let mut own_requests = 0;
@@ -184,8 +184,8 @@ impl LockState {
         })
     }
 
-    /// Returns the outgoing edges of an owner in the wait-for graph: the owners for which it waits,
-    /// each with the key for which it waits.
+    /// Returns an owner's outgoing edges in the wait-for graph: the owners that it waits for, each
+    /// with the key that it waits for.
     fn edges(&self, owner: u64) -> Vec<(u64, Vec<u8>)> {
         let mut edges = Vec::new();
         let waits = self
@@ -199,7 +199,7 @@ impl LockState {
         edges
     }
 
-    /// Rejects requests until no cycle of the wait-for graph contains `owner` (L4).
+    /// Rejects requests until no cycle in the wait-for graph contains `owner` (L4).
     fn break_cycles(&mut self, owner: u64) {
         if !self.may_be_waited_for(owner) {
             return;
@@ -221,9 +221,9 @@ impl LockState {
         }
     }
 
-    /// Returns a cycle of the wait-for graph that contains `owner`, or `None` if there is none.
+    /// Returns a cycle in the wait-for graph that contains `owner`, if there is one.
     fn circle(&self, owner: u64) -> Option<Vec<(u64, Vec<u8>)>> {
-        // For each owner that was reached from `owner`, the owner before it on the path.
+        // For each owner reached from `owner`, its predecessor on the path.
         let mut from: HashMap<u64, (u64, Vec<u8>)> = HashMap::new();
         let mut open = vec![owner];
         while let Some(next) = open.pop() {
@@ -254,8 +254,8 @@ impl LockState {
         self.outcomes.remove(&ticket)
     }
 
-    /// Withdraws a request from the queue, and returns the owners for which it was waiting as an
-    /// error. If it was granted or rejected in the meantime, this result is returned instead.
+    /// Withdraws a request from the queue, and returns the owners that it was waiting for as an
+    /// error. If it was granted or rejected in the meantime, returns that result instead.
     pub(super) fn give_up(&mut self, ticket: u64) -> Result<LockOutcome, Vec<u64>> {
         if let Some(outcome) = self.outcome(ticket) {
             return Ok(outcome);
@@ -316,8 +316,8 @@ impl LockState {
         held
     }
 
-    /// Replaces the locks of an owner that are inside one of the `joined` locks by this lock. The
-    /// owner must hold all of `joined`, which must be disjoint and ordered by their lower bounds.
+    /// Replaces an owner's locks that are inside one of the `joined` locks by that lock. The owner
+    /// must hold all of `joined`, which must be disjoint and ordered by their lower bounds.
     pub(super) fn join(&mut self, owner: u64, joined: &[HeldLock]) {
         let Some(held) = self.held.get_mut(&owner) else {
             return;

@@ -7,8 +7,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// The owners that hold a segment. Each owner is listed once, with the strongest mode that it
-/// holds.
+/// The owners that hold a segment, each listed once with the strongest mode that it holds.
 type SegmentHolders = SmallVec<[(u64, RangeLockMode); 2]>;
 
 #[derive(Clone, Debug)]
@@ -53,8 +52,8 @@ impl LockSegments {
         before.into_iter().chain(from)
     }
 
-    /// Returns the other owners whose locks conflict with a request of `owner` for a range. Each of
-    /// them is returned once.
+    /// Returns the other owners whose locks conflict with a request of `owner` for a range. Each is
+    /// returned once.
     pub(super) fn excluded(
         &self,
         owner: u64,
@@ -73,8 +72,7 @@ impl LockSegments {
         excluded
     }
 
-    /// Returns whether `owner` holds a lock on any key of a range that conflicts with the mode
-    /// `mode`.
+    /// Returns whether `owner` holds a lock on any key in a range that conflicts with `mode`.
     pub(super) fn holds_against(
         &self,
         owner: u64,
@@ -87,7 +85,7 @@ impl LockSegments {
             .any(|(_, segment)| segment.holders.iter().any(excludes))
     }
 
-    /// Returns whether `owner` holds locks on an entire range in the mode `mode` or a stronger one.
+    /// Returns whether `owner` has locked an entire range in `mode` or a stronger mode.
     pub(super) fn covers(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: RangeLockMode) -> bool {
         let mut next = low;
         for (start, segment) in self.within(low, high) {
@@ -104,7 +102,7 @@ impl LockSegments {
         false
     }
 
-    /// Returns the parts of a range that `owner` holds in exactly the mode `mode`.
+    /// Returns the parts of a range that `owner` holds in exactly `mode`.
     pub(super) fn held_as(
         &self,
         owner: u64,
@@ -119,7 +117,7 @@ impl LockSegments {
             .collect()
     }
 
-    /// Makes a segment start at the key `at`, by splitting the segment that contains it.
+    /// Splits the segment that contains the key `at`, so that a segment starts there.
     fn split(&mut self, at: &[u8]) {
         let mut before = self.map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(at)));
         let Some((start, segment)) = before.next_back() else {
@@ -159,8 +157,8 @@ impl LockSegments {
                     segment.high.clone()
                 }
                 following => {
-                    // There is a gap without holders. Fill it up to the next segment or to the end
-                    // of the range.
+                    // This gap has no holders. Fill it up to the next segment or to the end of the
+                    // range.
                     let end = match (following, high) {
                         (Some(found), Some(high)) => Some(found.min(InlineKey::from_slice(high))),
                         (Some(found), None) => Some(found),
@@ -192,7 +190,7 @@ impl LockSegments {
         }
     }
 
-    /// Merges adjacent segments of a range that have the same holders.
+    /// Merges adjacent segments in a range that have the same holders.
     pub(super) fn merge_within(&mut self, low: &[u8], high: Option<&[u8]>) {
         let starts: Vec<InlineKey> = self.within(low, high).map(|(start, _)| start.clone()).collect();
         for start in starts.iter().skip(1) {
@@ -200,8 +198,8 @@ impl LockSegments {
         }
     }
 
-    /// Merges a segment with the segment before it, if they are adjacent and have the same holders.
-    /// Without this, a range that is locked for a long time would become fragmented.
+    /// Merges a segment with the one before it if they are adjacent and have the same holders.
+    /// Without this, a range that stays locked for a long time would become fragmented.
     fn join_before(&mut self, start: &InlineKey) {
         let mut before = self
             .map

@@ -1,5 +1,5 @@
-//! Synchronisation primitives of the lock manager. They are either the real ones or those of the
-//! model checker.
+//! Synchronisation primitives of the lock manager, either the real ones or those of the model
+//! checker.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ mod real {
     }
 
     /// Waits until the condition variable is notified or the deadline is reached. Returns whether
-    /// it returned before the deadline.
+    /// it was notified before the deadline.
     pub(crate) fn wait<'m, T>(
         condvar: &Condvar,
         mut guard: MutexGuard<'m, T>,
@@ -62,13 +62,13 @@ pub(super) use chosen::{AtomicU64, Ordering};
 /// of threads does not wake all of them.
 const SPREAD: usize = 64;
 
-/// A value that is protected by a mutex, and threads that wait for changes of it. Each waiting
-/// thread is identified by a number.
+/// A value protected by a mutex, and threads that wait for it to change. A number identifies each
+/// waiting thread.
 #[derive(Debug)]
 pub(super) struct Monitor<T> {
     value: chosen::Mutex<T>,
     changed: [chosen::Condvar; SPREAD],
-    /// Condition variable for owners that are delayed because they hold no locks.
+    /// Owners that are delayed because they hold no locks wait on this condition variable.
     calm: chosen::Condvar,
 }
 
@@ -89,7 +89,7 @@ impl<T> Monitor<T> {
         &self.changed[(number % SPREAD as u64) as usize]
     }
 
-    /// Wakes the waiting threads with these numbers. Each of them checks its condition again.
+    /// Wakes the waiting threads with these numbers, each of which checks its condition again.
     pub(super) fn wake(&self, numbers: &[u64]) {
         for &number in numbers {
             // Notify all, because threads with other numbers may share this condition variable.
@@ -102,8 +102,8 @@ impl<T> Monitor<T> {
         self.calm.notify_one();
     }
 
-    /// Waits until `is_calm` returns true or the deadline is reached. Returns the last result of
-    /// `is_calm`.
+    /// Waits until `is_calm` returns true or the deadline is reached. Returns what `is_calm`
+    /// returned last.
     pub(super) fn wait_for_calm(&self, deadline: Instant, is_calm: impl Fn(&T) -> bool) -> bool {
         let mut guard = chosen::lock(&self.value);
         let mut has_time = true;
@@ -113,8 +113,8 @@ impl<T> Monitor<T> {
         is_calm(&guard)
     }
 
-    /// Waits until `look` returns a result, and returns this result. The thread is woken under
-    /// `number`. Returns `None` if there is no result at the deadline.
+    /// Waits until `look` returns a result, and returns it. The thread is woken under `number`.
+    /// Returns `None` if there is no result by the deadline.
     pub(super) fn wait<R>(
         &self,
         number: u64,

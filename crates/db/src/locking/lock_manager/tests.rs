@@ -1,5 +1,5 @@
 //! Tests of the lock manager. Locks that are granted or rejected immediately are compared with a
-//! simple list; other tests use threads that wait.
+//! simple list. Other tests use waiting threads.
 
 use super::queue::{LockAnswer, LockOutcome, LockState};
 use super::{LockManager, LockOwner, LockRefusal, RangeLockMode};
@@ -49,8 +49,7 @@ fn readers_do_not_overtake_a_writer_that_waits_and_a_holder_does() {
     assert_eq!(ask(&mut state, 1, b"a", Some(b"c"), S), None);
     let writer = ask(&mut state, 2, b"b", Some(b"d"), X).unwrap();
     let reader = ask(&mut state, 3, b"b", Some(b"c"), S).unwrap();
-    // Owner 1 holds a lock for which the writer waits, so its own request does not wait for the
-    // writer.
+    // The writer waits for a lock of owner 1, so owner 1's request does not wait for the writer.
     assert_eq!(ask(&mut state, 1, b"c", Some(b"d"), S), None);
     assert_eq!(
         ask(&mut state, 4, b"d", Some(b"e"), S),
@@ -94,8 +93,8 @@ fn an_owner_that_stands_still_does_not_keep_others_out() {
         while locks.waits_for(2).is_empty() {
             std::thread::yield_now();
         }
-        // Owner 1 still holds its lock. If this request waited until it is released, the test would
-        // hang.
+        // Owner 1 still holds its lock. If this request waited for the lock to be released, the
+        // test would hang.
         lock(3, b'x').unwrap();
         locks.release(1);
         waiter.join().unwrap().unwrap();
@@ -137,7 +136,7 @@ fn merges_are_together_and_exclude_readers_and_writers() {
         assert_eq!(state.waits_for(3), [1, 2]);
         state.give_up(ticket).unwrap_err();
     }
-    // A holder that reads the key, too, must be alone.
+    // A holder that also reads the key must be the only one.
     let reads = ask(&mut state, 1, b"a", Some(b"b"), S).unwrap();
     assert!(state.release(2));
     assert_eq!(state.outcome(reads), Some(LockOutcome::Granted));
@@ -236,7 +235,7 @@ fn what_is_granted_is_what_a_list_of_keys_would_grant() {
                     }
                 }
                 Some(ticket) => {
-                    // No other request is waiting, so only a holder can block this request.
+                    // No other request is waiting, so only a holder can block this one.
                     assert!(model.excludes(owner, low, high, mode), "seed {seed}");
                     let _ = state.give_up(ticket);
                 }

@@ -1,7 +1,7 @@
-//! Short-term locks on keys, for read-modify-write operations.
+//! Short-term key locks for read-modify-write operations.
 //!
-//! Keys are hashed to lock stripes, so that a table of fixed size can lock any number of keys. Two
-//! keys that share a stripe only cause more contention. Every thread locks stripes in ascending
+//! Keys hash to lock stripes, so that a table of fixed size can lock any number of keys. If two
+//! keys share a stripe, the only effect is more contention. Every thread locks stripes in ascending
 //! order, so threads never deadlock.
 //!
 //! *Scope*: which locks are held and in which modes, and the threads that wait for them.
@@ -29,16 +29,15 @@ use sync::{AtomicU32, AtomicUsize, Ordering, PAUSES, WakeupGate, fence, pause, s
 /// attempts.
 const SPINS: u32 = if cfg!(alluvium_model_check) { 1 } else { 64 };
 
-/// Values of a stripe's state. The state is `FREE`, or it has the mode of the holders in the upper
-/// bits and the number of holders in the lower bits (`COUNT`).
+/// Values of a stripe's state, which is either `FREE`, or the mode of the holders in the upper bits
+/// and the number of holders in the lower bits (`COUNT`).
 const FREE: u32 = 0;
 const COUNT: u32 = (1 << 24) - 1;
 const READERS: u32 = 1 << 24;
 const BLIND: u32 = 2 << 24;
 const OWNER: u32 = 3 << 24;
-/// This bit of a stripe's state is set while a thread waits in a mode that conflicts with the
-/// current holders. Other threads that could share the stripe with the holders must then wait until
-/// it is released.
+/// Set in a stripe's state while a thread waits in a mode that conflicts with the current holders.
+/// Other threads that could share the stripe with the holders must then wait until it is released.
 const IS_WANTED: u32 = 1 << 31;
 
 /// Mode of a lock on a key. The table shows which modes two threads can hold at the same time.
@@ -50,11 +49,11 @@ const IS_WANTED: u32 = 1 << 31;
 /// | **exclusive** | waits | waits | waits |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockMode {
-    /// The key is only read. Other threads may hold the lock in the same mode, and threads that
+    /// The key is only read. Other threads may hold the lock in the same mode, but threads that
     /// write the key must wait.
     Shared,
     /// The key is written without having been read. Other threads may hold the lock in the same
-    /// mode; the write that is committed last takes effect.
+    /// mode, and the write that commits last takes effect.
     Blind,
     /// The key is read and then written. All other threads must wait.
     Exclusive,
@@ -80,12 +79,12 @@ impl LockMode {
     }
 }
 
-/// A list of stripes with their modes. Only a few are stored inline, because lock sets are moved,
-/// and moving a large value is expensive.
+/// Stripes with their modes. Only a few are stored inline, because lock sets are moved, and moving
+/// a large value is expensive.
 type StripeList = SmallVec<[(u32, LockMode); FEW]>;
 const FEW: usize = 4;
 
-/// A set of keys whose locks are to be acquired together.
+/// A set of keys whose locks are acquired together.
 #[derive(Debug, Default)]
 pub struct LockSet {
     /// Hashes of the keys. The lock table maps each hash to a stripe.
@@ -120,7 +119,7 @@ impl LockSet {
         self.keys.push((seeded(space, key), mode));
     }
 
-    /// Adds the locks of all keys in all namespaces, which are needed to write to a range.
+    /// Adds the locks of all keys in all namespaces, which a write to a range needs.
     pub fn everything(&mut self, mode: LockMode) {
         self.everything = Some(self.everything.map_or(mode, |before| before.with(mode)));
     }
@@ -161,10 +160,10 @@ impl LockSet {
     }
 }
 
-/// A table of locks on keys. It has a fixed number of stripes, which need four bytes each.
+/// A table of locks on keys, with a fixed number of stripes of four bytes each.
 ///
 /// The locks synchronise the threads of one process, and are not persistent. A thread must acquire
-/// all its locks in a single call: if it makes a second call while it holds locks, it may deadlock
+/// all its locks in a single call. If it makes a second call while it holds locks, it may deadlock
 /// with itself.
 ///
 /// ```
@@ -192,7 +191,7 @@ impl fmt::Debug for LockTable {
     }
 }
 
-/// Locks that were acquired together. They are released when this is dropped.
+/// Locks that were acquired together. Dropping this releases them.
 #[derive(Debug)]
 #[must_use = "the locks are released when this is dropped"]
 pub struct HeldLocks<'t> {
@@ -223,8 +222,7 @@ impl LockTable {
 
     /// Acquires all locks of a set. Waits as long as necessary.
     pub fn lock(&self, set: LockSet) -> HeldLocks<'_> {
-        // If a later step panics, this value is dropped and releases the locks that were already
-        // acquired.
+        // If a later step panics, dropping this value releases the locks acquired so far.
         let mut held = HeldLocks {
             table: self,
             stripes: set.into_stripes(self.stripes.len() as u32),
@@ -246,8 +244,8 @@ impl LockTable {
                 return;
             }
         }
-        // Most locks are released soon. Poll for a while, because waking a sleeping thread would be
-        // expensive for the releasing thread.
+        // Most locks are released soon, and waking a sleeping thread would be expensive for the
+        // releasing thread. Poll for a while first.
         for turn in 0..PAUSES {
             pause(turn);
             if try_acquire(word, mode) {
@@ -257,10 +255,10 @@ impl LockTable {
         self.sleep(word, mode);
     }
 
-    /// Sleeps until the stripe can be acquired. A thread that wants to sleep first increments the
-    /// number of sleepers and then tries to acquire the stripe. A releasing thread first changes
-    /// the stripe and then reads the number of sleepers. Therefore at least one of the two threads
-    /// sees the change made by the other (A4).
+    /// Sleeps until the stripe can be acquired. A thread that is about to sleep first increments
+    /// the number of sleepers and then tries to acquire the stripe. A releasing thread first
+    /// changes the stripe and then reads the number of sleepers. At least one of the two therefore
+    /// sees the other's change (A4).
     #[cold]
     fn sleep(&self, word: &AtomicU32, mode: LockMode) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -272,7 +270,7 @@ impl LockTable {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Wakes all sleeping threads. Each of them tries again to acquire its stripe.
+    /// Wakes all sleeping threads, each of which tries again to acquire its stripe.
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {
@@ -290,8 +288,8 @@ fn release(word: &AtomicU32) {
     let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |old| Some(without_one(old)));
 }
 
-/// Notes that a thread waits for the stripe in a mode that conflicts with its holders. This keeps
-/// new threads from joining the holders, so that the waiting thread cannot starve.
+/// Records that a thread waits for the stripe in a mode that conflicts with its holders. This keeps
+/// new threads from joining the holders, so that the waiting thread does not starve.
 fn want(word: &AtomicU32, mode: LockMode) {
     let next = |old: u32| {
         let held = old & !IS_WANTED;
@@ -301,9 +299,9 @@ fn want(word: &AtomicU32, mode: LockMode) {
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
 }
 
-/// Tries to acquire a stripe, and returns whether it succeeded. The stripe must be free, or must be
-/// held in the same mode if this mode can be shared. A held stripe cannot be shared while a thread
-/// waits for it in a conflicting mode.
+/// Tries to acquire a stripe, and returns whether it succeeded. The stripe must be free, or held in
+/// the same mode if that mode can be shared. A held stripe cannot be shared while a thread waits
+/// for it in a conflicting mode.
 fn try_acquire(word: &AtomicU32, mode: LockMode) -> bool {
     let next = |old: u32| {
         let holder = mode.holder();

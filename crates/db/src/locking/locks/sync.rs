@@ -1,5 +1,5 @@
-//! Synchronisation primitives of the lock table. They are either the real ones or those of the
-//! model checker.
+//! Synchronisation primitives of the lock table, either the real ones or those of the model
+//! checker.
 
 #[cfg(not(alluvium_model_check))]
 mod real {
@@ -9,14 +9,14 @@ mod real {
     use std::time::Duration;
 
     /// `PAUSES` is the number of times that a waiting thread pauses before it sleeps until it is
-    /// woken. In the first `YIELDS` pauses it yields the processor, and in the others it sleeps for
-    /// the duration `NAP`.
+    /// woken. It yields the processor in the first `YIELDS` pauses, and sleeps for `NAP` in each of
+    /// the others.
     const YIELDS: u32 = 16;
     pub(crate) const PAUSES: u32 = YIELDS + 8;
     const NAP: Duration = Duration::from_micros(50);
 
-    /// Pauses between two attempts to acquire a lock, by yielding the processor or by a short
-    /// sleep. `turn` is the number of earlier pauses.
+    /// Pauses between two attempts to acquire a lock, by yielding the processor or by sleeping
+    /// briefly. `turn` is the number of earlier pauses.
     pub(crate) fn pause(turn: u32) {
         if turn < YIELDS {
             std::thread::yield_now();
@@ -25,7 +25,7 @@ mod real {
         }
     }
 
-    /// A place where threads sleep until the state of a stripe changes.
+    /// Threads sleep here until a stripe's state changes.
     #[derive(Debug, Default)]
     pub(crate) struct WakeupGate {
         lock: Mutex<()>,
@@ -33,8 +33,8 @@ mod real {
     }
 
     impl WakeupGate {
-        /// Sleeps until `is_done` returns true. It is called once before sleeping and after each
-        /// wake-up.
+        /// Sleeps until `is_done` returns true. `is_done` is called once before sleeping and after
+        /// each wake-up.
         pub(crate) fn wait_until(&self, mut is_done: impl FnMut() -> bool) {
             let mut lock = self.lock.lock();
             while !is_done() {
@@ -42,7 +42,7 @@ mod real {
             }
         }
 
-        /// Wakes all waiting threads. Each of them checks its condition again.
+        /// Wakes all waiting threads, each of which checks its condition again.
         pub(crate) fn open(&self) {
             drop(self.lock.lock());
             self.changed.notify_all();
@@ -89,7 +89,7 @@ mod checked {
             self.changed.notify_all();
         }
 
-        /// Makes all later wake-ups have no effect, to test whether the model checker detects this.
+        /// Disables all later wake-ups, to test whether the model checker notices.
         pub(crate) fn turn_deaf(&self) {
             self.is_deaf.store(true, Ordering::Relaxed);
         }

@@ -100,8 +100,8 @@ fn what_is_counted_under_the_locks_is_counted_right() {
                     let (a, b) = ((turn + thread) % 6, (turn * 5 + 3 * thread) % 6);
                     let mode = [LockMode::Shared, LockMode::Blind][turn % 2];
                     let held = lock(table, &[(&keys[a], LockMode::Exclusive), (&keys[b], mode)]);
-                    // The separate load and store would lose a count if two threads executed them
-                    // concurrently.
+                    // If two threads executed the separate load and store concurrently, a count
+                    // would be lost.
                     let count = counts[a].load(Ordering::Relaxed);
                     std::thread::yield_now();
                     counts[a].store(count + 1, Ordering::Relaxed);

@@ -31,8 +31,8 @@ fn walk(seen: &[(&str, u32)], has_ended: bool) -> Op {
     }
 }
 
-/// Builds a history from transactions in commit order. Each transaction is given with the number of
-/// commits before its beginning.
+/// Builds a history from transactions in commit order, each with the number of commits before it
+/// began.
 fn history(committed: &[(usize, &[Op])]) -> History {
     let mut history = History::default();
     let mut last = State::new();
@@ -49,7 +49,7 @@ fn history(committed: &[(usize, &[Op])]) -> History {
     history
 }
 
-/// Returns which checkers report a violation: first the replay checker, then the cycle checker,
+/// Returns which checkers report a violation: the replay checker first and then the cycle checker,
 /// each for serializability and for snapshot isolation.
 fn found(history: &History) -> [bool; 4] {
     let levels = [Isolation::Serializable, Isolation::Snapshot];
@@ -105,7 +105,7 @@ fn write_skew_is_found_at_the_serializable_level_only() {
         (1, &[get("la", &[1]), get("lb", &[2]), append("lb", 4)]),
     ]);
     assert_eq!(found(&skew), [true, false, true, false]);
-    // The same anomaly, with keys that are absent from scanned ranges.
+    // The same anomaly, but with keys that are absent from scanned ranges.
     let phantoms = history(&[
         (0, &[walk(&[], true), append("la", 3)]),
         (0, &[walk(&[], true), append("lb", 4)]),

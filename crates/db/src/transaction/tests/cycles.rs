@@ -1,10 +1,10 @@
 //! The checker that searches for dependency cycles (Adya, *Weak Consistency*, 1999).
 //!
-//! The lists of a history determine the order of their versions. Each element identifies the
-//! transaction that appended it, and each list is a prefix of all later versions. The list that a
-//! transaction has read therefore determines its dependencies, regardless of the commit order. For
-//! a register, only the writer of the value that was read is known. The values of counters show no
-//! writers, so only the other checker looks at them.
+//! The lists in a history determine the order of their versions. Each element identifies the
+//! transaction that appended it, and each list is a prefix of all its later versions. The list that
+//! a transaction has read therefore determines its dependencies, regardless of the commit order.
+//! For a register, only the writer of the value that was read is known. Counter values reveal no
+//! writers, so only the other checker examines them.
 //!
 //! ```text
 //!   ww   the next element was appended by        wr   the last element that was seen
@@ -19,13 +19,13 @@ use super::history::{COUNTERS, Committed, ELEMENT, History, LISTS, Op, REGISTERS
 use crate::options::Isolation;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A node of the graph. Low numbers are transactions, by their index in the history; higher numbers
+/// A node of the graph. Low numbers are transactions, by their index in the history. Higher numbers
 /// are the moments between commits.
 type Node = usize;
 
 #[derive(Debug, Default)]
 struct Graph {
-    /// For each node, the targets of all its edges except `rw` edges.
+    /// For each node, the targets of all its edges other than `rw` edges.
     plain: Vec<BTreeSet<Node>>,
     /// For each node, the targets of its `rw` edges.
     anti: Vec<BTreeSet<Node>>,
@@ -108,7 +108,7 @@ fn writers(history: &History) -> HashMap<Vec<u8>, Node> {
         for op in &one.ops {
             let element = match op {
                 Op::Append { element, .. } => Some(&element[..]),
-                // Only the last element of a list is new; earlier ones were written before.
+                // Only the last element of a list is new. Earlier ones were written before.
                 Op::Put { key, .. } | Op::Swap { key, .. } if key[0] == COUNTERS => None,
                 Op::Put { value, .. }
                 | Op::Swap {
@@ -133,7 +133,7 @@ fn orders(history: &History) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     lists.map(list).collect()
 }
 
-/// Returns the values that a transaction read from keys to which it had not written before.
+/// Returns the values that a transaction read from keys that it had not written before.
 fn seen_outside(one: &Committed) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mut seen, mut ops) = (Vec::new(), &one.ops[..]);
     let mut own: Vec<&Op> = Vec::new();
@@ -175,8 +175,8 @@ fn seen_outside(one: &Committed) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 impl Graph {
-    /// Returns a graph with the real-time edges. They form a chain of moments, and transactions
-    /// begin and end between two moments.
+    /// Returns a graph with the real-time edges. The edges form a chain of moments, and
+    /// transactions begin and end between two moments.
     fn of_time(history: &History) -> Graph {
         let count = history.committed.len();
         let moment = |at: usize| count + at;
@@ -199,7 +199,7 @@ impl Graph {
         circles(self.plain.len(), &next)
     }
 
-    /// Returns the cycles in which no two `rw` edges are consecutive.
+    /// Returns the cycles without two consecutive `rw` edges.
     fn without_neighbours(&self) -> Vec<Vec<Node>> {
         // Combine each `rw` edge with the plain edge that follows it, so that `rw` edges cannot be
         // consecutive.
@@ -211,13 +211,13 @@ impl Graph {
     }
 }
 
-/// Returns the strongly connected components that contain a cycle (Tarjan 1972). The algorithm is
-/// implemented without recursion.
+/// Returns the strongly connected components that contain a cycle, found by a non-recursive version
+/// of Tarjan's algorithm (1972).
 fn circles(count: usize, next: &dyn Fn(Node) -> Vec<Node>) -> Vec<Vec<Node>> {
     const NEW: usize = usize::MAX;
     let (mut index, mut low) = (vec![NEW; count], vec![0; count]);
     let (mut on_stack, mut stack, mut found) = (vec![false; count], Vec::new(), Vec::new());
-    // Whether a node has an edge to itself. Such edges arise when edges are combined.
+    // Whether a node has an edge to itself, which combining edges can produce.
     let mut is_circle = vec![false; count];
     let mut counter = 0;
     for root in 0..count {

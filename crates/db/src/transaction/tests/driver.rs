@@ -1,5 +1,4 @@
-//! Runs the transactions of a history, one operation at a time, in an order that is derived from a
-//! seed.
+//! Runs the transactions of a history, one operation at a time, in an order derived from a seed.
 
 use super::history::{COUNTERS, Committed, History, LISTS, Op, REGISTERS, State};
 use super::slow::{SlowDirectory, slowly};
@@ -34,11 +33,11 @@ pub(super) enum Trouble {
     /// The process crashes from time to time, and the store is opened again.
     Kills,
     /// Flushes, checkpoints and full compactions run, and most transactions spill their writes to
-    /// disk before the commit.
+    /// disk before they commit.
     Spills,
-    /// As with `Spills`. In addition, the disk is full from time to time, so that commits fail.
+    /// Like `Spills`, but the disk is also full from time to time, so that commits fail.
     FullDisk,
-    /// As with `Spills`. In addition, device operations are slow: other sessions run in the middle
+    /// Like `Spills`, but device operations are also slow, so that other sessions run in the middle
     /// of reads, scans, spills, checkpoints and compactions.
     SlowDevice,
 }
@@ -70,7 +69,7 @@ pub(super) struct Session {
     name: usize,
     began: usize,
     pub(super) ops: Vec<Op>,
-    /// Number of operations that the transaction shall run.
+    /// Number of operations that the transaction is to run.
     length: usize,
     savepoint: Option<(Savepoint, usize)>,
     waits: u32,
@@ -79,7 +78,7 @@ pub(super) struct Session {
 pub(super) struct Driver<'p> {
     plan: &'p Plan,
     directory: Arc<dyn Directory>,
-    /// The simulated disk that contains the store, if the disk is filled from time to time.
+    /// The simulated disk that contains the store, if the disk fills up from time to time.
     disk: Option<SimDirectory>,
     db: Db,
     pub(super) lists: Keyspace,
@@ -156,7 +155,7 @@ impl Driver<'_> {
         match self.random.u32(0..100) {
             0..3 => self.plain_write(),
             3..9 if matches!(self.plan.trouble, Trouble::Background | Trouble::Spills) => self.work(),
-            // At most one operation may be slow at a time.
+            // Only one operation may be slow at a time.
             3..9 if self.plan.trouble == Trouble::SlowDevice && !self.is_slow => self.work(),
             3..9 if self.plan.trouble == Trouble::FullDisk => self.fill_or_work(),
             3 if self.plan.trouble == Trouble::Kills => self.kill(),
@@ -178,7 +177,7 @@ impl Driver<'_> {
     }
 
     /// Runs an operation that uses the device. If the device is slow, other sessions run in the
-    /// middle of the operation.
+    /// middle of it.
     pub(super) fn slowly<R: Send>(&mut self, act: impl FnOnce() -> R + Send) -> R {
         if self.plan.trouble != Trouble::SlowDevice || self.is_slow {
             return act();
@@ -193,7 +192,7 @@ impl Driver<'_> {
         done
     }
 
-    /// Fills the disk except for a few pages, makes it large again, or does background work.
+    /// Fills the disk except for a few pages, enlarges it again, or does background work.
     fn fill_or_work(&mut self) {
         let disk = self.disk.as_ref().expect("a disk that can be filled");
         match self.random.u32(0..6) {
@@ -210,8 +209,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Returns whether the operation succeeded. Panics if it failed for a reason other than a full
-    /// disk.
+    /// Returns whether the operation succeeded. Panics if it failed for any reason other than a
+    /// full disk.
     #[track_caller]
     fn refused_if_full(&mut self, done: Result<()>) -> bool {
         let Err(error) = done else {
@@ -223,13 +222,11 @@ impl Driver<'_> {
         false
     }
 
-    /// Simulates a crash of the process, in which uncommitted data is lost, and opens the store
-    /// again.
+    /// Simulates a process crash, which loses uncommitted data, and opens the store again.
     fn kill(&mut self) {
         self.sessions = [const { None }; SESSIONS];
         self.db.abandon();
-        // Drop all handles by opening another store, because the last handle releases the
-        // directory's lock.
+        // Opening another store drops all handles. The last one releases the directory's lock.
         let other: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         (self.db, [self.lists, self.registers, self.counters]) = open(&other);
         (self.db, [self.lists, self.registers, self.counters]) = open(&self.directory);
@@ -266,8 +263,8 @@ impl Driver<'_> {
         self.elements.to_be_bytes().to_vec()
     }
 
-    /// Returns a value for a key of a keyspace. For lists and registers, it was never written
-    /// before.
+    /// Returns a value for a key of a keyspace. For lists and registers, the value was never
+    /// written before.
     pub(super) fn value(&mut self, letter: u8) -> Vec<u8> {
         match letter {
             COUNTERS => self.random.i64(0..1000).to_le_bytes().to_vec(),
@@ -357,8 +354,8 @@ impl Driver<'_> {
             .isolation(self.plan.isolation)
             .concurrency(self.plan.concurrency)
             .lock_timeout(Duration::ZERO);
-        // Some transactions may track no more than one range in each keyspace and an iterator, and
-        // join neighbours often.
+        // Some transactions may track only one range in each keyspace and one iterator, so that
+        // they often join neighbours.
         let (options, most_ops) = match self.random.u32(0..4) {
             0 => (options.max_tracked(self.random.usize(4..7)), 9),
             _ => (options, 6),
@@ -388,8 +385,8 @@ impl Driver<'_> {
             None => self.begin(),
         };
         if session.ops.len() >= session.length {
-            // A commit of spilled writes would have to wait for a running checkpoint, so it is
-            // postponed.
+            // Committing spilled writes would have to wait for a running checkpoint, so postpone
+            // it.
             if self.is_slow && !session.transaction.spilled.is_empty() {
                 self.sessions[at] = Some(session);
                 return;
@@ -442,7 +439,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Rolls a session back to its savepoint. The writes after the savepoint are removed from the
+    /// Rolls a session back to its savepoint. The writes made after it are removed from the
     /// recorded operations, but the reads remain.
     fn roll_back(session: &mut Session) -> Result<()> {
         let Some((savepoint, len)) = &session.savepoint else {

@@ -1,9 +1,9 @@
-//! The operations of transactions, with their results.
+//! The operations of transactions and their results.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The contents of the keyspaces: keys with their values.
+/// The contents of the keyspaces, by key.
 pub(super) type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The keyspaces. The first byte of a key in a history identifies its keyspace. Lists are only
@@ -12,11 +12,11 @@ pub(super) const LISTS: u8 = b'l';
 pub(super) const REGISTERS: u8 = b'r';
 pub(super) const COUNTERS: u8 = b'c';
 
-/// Length in bytes of a list element and of a register value. Each element and each value is
+/// Length of a list element and of a register value, in bytes. Each element and each value is
 /// written only once.
 pub(super) const ELEMENT: usize = 4;
 
-/// An operation of a transaction, with its result.
+/// An operation of a transaction and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Get {
@@ -25,20 +25,20 @@ pub(super) enum Op {
         /// Whether the transaction depends on the key as if it had written to it.
         for_update: bool,
     },
-    /// A read on which the transaction does not depend.
+    /// A read that the transaction does not depend on.
     Peek {
         key: Vec<u8>,
         seen: Option<Vec<u8>>,
     },
-    /// A declaration that the transaction depends on a range. `since` is the number of commits
+    /// A declaration that the transaction depends on a range. `since` is the number of commits made
     /// before the declaration was complete.
     Depend {
         low: Vec<u8>,
         high: Vec<u8>,
         since: usize,
     },
-    /// An iteration from one bound of a range. It ended when a number of keys was seen, or at the
-    /// end of the range.
+    /// An iteration from one bound of a range, which ended after a number of keys or at the end of
+    /// the range.
     Walk {
         low: Vec<u8>,
         high: Vec<u8>,
@@ -66,7 +66,7 @@ pub(super) enum Op {
         low: Vec<u8>,
         high: Vec<u8>,
     },
-    /// A compare-and-set: a write that takes effect only if the key has the expected value.
+    /// A compare-and-set, which writes only if the key has the expected value.
     Swap {
         key: Vec<u8>,
         expected: Option<Vec<u8>>,
@@ -81,8 +81,8 @@ fn counter(value: &[u8]) -> i64 {
 }
 
 impl Op {
-    /// Returns whether the operation shows the transaction the value of a key, and the transaction
-    /// may rely on it.
+    /// Returns whether the operation shows the transaction the value of a key that the transaction
+    /// may rely on.
     pub(super) fn reads(&self, key: &[u8]) -> bool {
         match self {
             Op::Get { key: own, .. } => own == key,
@@ -162,7 +162,8 @@ impl Op {
 #[derive(Clone, Debug)]
 pub(super) struct Committed {
     pub(super) name: usize,
-    /// Number of commits before the transaction began, and number of commits including its own.
+    /// Number of commits before the transaction began, and number of commits up to and including
+    /// its own.
     pub(super) began: usize,
     pub(super) ended: usize,
     pub(super) ops: Vec<Op>,
@@ -180,14 +181,14 @@ pub(super) struct History {
     pub(super) committed: Vec<Committed>,
     /// Final contents of the keyspaces.
     pub(super) last: State,
-    /// Whether the transactions are both serializable and locking, so that reads without tracking
-    /// return the newest data.
+    /// Whether the transactions are both serializable and locking, so that untracked reads return
+    /// the newest data.
     pub(super) reads_newest: bool,
     /// Number of transactions that were rejected.
     pub(super) refused: usize,
     /// Number of operations that failed because the disk was full.
     pub(super) full: usize,
-    /// Number of commits that happened in the middle of a device operation.
+    /// Number of commits made in the middle of a device operation.
     pub(super) beside: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Tests with random histories of interleaved transactions. Two checkers determine whether the
 //! isolation level permits a history.
 //!
-//! One thread runs all transactions of a history, one operation at a time, in an order that is
-//! derived from a seed. Each seed therefore reproduces its history. An operation whose lock is not
-//! available does not wait; it is retried later.
+//! One thread runs all transactions of a history, one operation at a time, in an order derived from
+//! a seed, so that each seed reproduces its history. An operation whose lock is not available does
+//! not wait, but is retried later.
 
 mod checkers;
 mod clock;
@@ -40,14 +40,14 @@ fn named<N: std::str::FromStr>(variable: &str) -> Option<N> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Returns the number of transactions to run. It is the value of the environment variable
+/// Returns the number of transactions to run, which is the value of the environment variable
 /// `ALLUVIUM_TRANSACTIONS`, or a default.
 fn wanted() -> usize {
     named("ALLUVIUM_TRANSACTIONS").unwrap_or_else(|| effort(TRANSACTIONS / 4, TRANSACTIONS))
 }
 
-/// Returns the kinds of trouble to test: the kind named by the environment variable
-/// `ALLUVIUM_TRANSACTIONS_TROUBLE`, or all kinds.
+/// Returns the kinds of trouble to test, which is the one named by the environment variable
+/// `ALLUVIUM_TRANSACTIONS_TROUBLE`, or all of them.
 fn troubles() -> impl Iterator<Item = Trouble> {
     let wanted: Option<String> = named("ALLUVIUM_TRANSACTIONS_TROUBLE");
     let is_wanted = move |trouble: &Trouble| {
@@ -57,8 +57,8 @@ fn troubles() -> impl Iterator<Item = Trouble> {
     Trouble::ALL.into_iter().filter(is_wanted)
 }
 
-/// Runs random histories and panics if a checker finds a violation. Returns the number of write
-/// skews that were observed.
+/// Runs random histories, and panics if a checker finds a violation. Returns the number of write
+/// skews observed.
 fn run(isolation: Isolation, concurrency: Concurrency, trouble: Trouble) -> usize {
     let (mut committed, mut refused, mut full, mut beside, mut skews) = (0, 0, 0, 0, 0);
     let mut seed = named("ALLUVIUM_TRANSACTIONS_SEED").map_or(1, |seed: u64| seed << 20);

@@ -1,4 +1,4 @@
-//! The operations of a session, which are chosen at random.
+//! The operations of a session, chosen at random.
 
 use super::driver::{Driver, KEYS, Session};
 use super::history::{COUNTERS, ELEMENT, LISTS, Op};
@@ -98,7 +98,7 @@ impl Driver<'_> {
         })
     }
 
-    /// Writes to a key or a range. In some cases the key is read first.
+    /// Writes to a key or a range. Sometimes reads the key first.
     pub(super) fn write(&mut self, session: &mut Session) -> Result<()> {
         let letter = self.letter();
         let (key, element) = (self.key(letter), self.value(letter));
@@ -124,7 +124,7 @@ impl Driver<'_> {
                         seen,
                         for_update: false,
                     };
-                    // Record the read now, so that it is recorded even if the write fails.
+                    // Record the read now, in case the write fails.
                     session.ops.push(read);
                     let transaction = &mut session.transaction;
                     self.slowly(|| transaction.put(&keyspace, &key[1..], &list))?;
@@ -143,7 +143,7 @@ impl Driver<'_> {
                     vec![Op::DeleteRange { low, high }]
                 }
                 2 | 3 => {
-                    // Expect an earlier value of the key, or expect that it has no value.
+                    // Expect an earlier value of the key, or expect it to have none.
                     let expected = self.random.bool().then(|| keyspace.get(name).unwrap());
                     let expected = expected.flatten().map(Vec::from);
                     let new = Some(&element[..]);

@@ -23,7 +23,7 @@ fn operations(ops: &[Op]) -> Vec<String> {
                 told.extend(lists.map(|(key, list)| read(name(key), list)));
             }
             Op::Append { key, element } => told.push(append(name(key), element)),
-            // An append may be written as a put of the previous list with an additional element.
+            // An append may be written as a put of the previous list with one more element.
             Op::Put { key, value } if key[0] == LISTS => {
                 told.push(append(name(key), &value[value.len() - ELEMENT..]));
             }
@@ -49,7 +49,7 @@ fn read(key: char, list: &[u8]) -> String {
     format!(r#"["r","{key}",[{}]]"#, elements.join(","))
 }
 
-/// Converts a history to the checker's format, with the beginning and the end of each transaction.
+/// Converts a history to the checker's format, with the beginning and end of each transaction.
 fn told(history: &History) -> String {
     let mut last: Vec<Committed> = history.committed.clone();
     let all = everything(&history.last);

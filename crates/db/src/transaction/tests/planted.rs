@@ -8,8 +8,8 @@ use crate::options::{Concurrency, Isolation};
 /// Maximum number of histories to run for each fault.
 const SEEDS: u64 = 400;
 
-/// Injects a fault, and returns whether it is detected in one of the histories: whether a checker
-/// finds a violation, or the store panics.
+/// Injects a fault, and returns whether any history reveals it, either because a checker finds a
+/// violation or because the store panics.
 fn is_found(fault: IsolationFault, isolation: Isolation, concurrency: Concurrency) -> bool {
     let troubles = Trouble::ALL.into_iter().cycle();
     (1..=SEEDS).zip(troubles).any(|(seed, trouble)| {
@@ -26,7 +26,7 @@ fn is_found(fault: IsolationFault, isolation: Isolation, concurrency: Concurrenc
     })
 }
 
-/// The faults, each with an isolation level and a mechanism under which it is detected.
+/// The faults, each with an isolation level and a concurrency control under which it is detected.
 const FAULTS: [(IsolationFault, Isolation, Concurrency); 54] = {
     use Concurrency::{Locking, Optimistic};
     use Isolation::{Serializable, Snapshot};

@@ -1,9 +1,9 @@
-//! The checker that re-executes a history. It runs the transactions one after the other in commit
-//! order on a plain map, and compares the results.
+//! The checker that re-executes a history. It runs the transactions one after the other, in commit
+//! order, on a plain map, and compares the results.
 //!
 //! A serializable transaction that writes must see the state immediately before its commit. A
-//! read-only transaction, and a transaction under snapshot isolation, must see the state at its
-//! beginning. Under snapshot isolation, no transaction that committed in the meantime may have
+//! read-only transaction, and any transaction under snapshot isolation, must see the state in which
+//! it began. Under snapshot isolation, no transaction that committed in the meantime may have
 //! written to the same keys.
 
 use super::history::{COUNTERS, Committed, History, LISTS, Op, REGISTERS, State};
@@ -18,7 +18,7 @@ pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
         assert_eq!(one.ended, index + 1, "commits are in order");
         let at = match isolation {
             Isolation::Serializable if one.writes() => vec![index],
-            // A read-only locking transaction may see commits that happened after its beginning.
+            // A read-only locking transaction may see commits made after it began.
             Isolation::Serializable => (one.began..=index).collect(),
             Isolation::Snapshot => vec![one.began],
         };
@@ -51,8 +51,8 @@ pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     found
 }
 
-/// Returns a description of a declared range whose contents at the commit are neither those at the
-/// begin nor those at the declaration.
+/// Describes a declared range whose contents at the commit are neither those when the transaction
+/// began nor those at the declaration.
 fn changed_range(one: &Committed, states: &[State]) -> Option<String> {
     let now = states.last()?;
     one.ops.iter().find_map(|op| {
@@ -71,7 +71,7 @@ fn changed_range(one: &Committed, states: &[State]) -> Option<String> {
     })
 }
 
-/// Returns a description of a read without tracking that none of the states explains.
+/// Describes an untracked read that none of the states explains.
 fn strange_peek(one: &Committed, states: &[State]) -> Option<String> {
     one.ops.iter().enumerate().find_map(|(at, op)| {
         let Op::Peek { key, seen } = op else {
@@ -86,8 +86,8 @@ fn strange_peek(one: &Committed, states: &[State]) -> Option<String> {
     })
 }
 
-/// Returns a description of the first difference between a transaction's results and those on a
-/// given state. Returns `None` if there is no difference.
+/// Describes the first difference between a transaction's results and those on a given state, if
+/// there is one.
 fn differs(one: &Committed, state: &State) -> Option<String> {
     let mut state = state.clone();
     for op in &one.ops {
@@ -124,8 +124,8 @@ fn differs(one: &Committed, state: &State) -> Option<String> {
     None
 }
 
-/// Returns a key to which both the transaction and one of `between` have written, except if both
-/// have only added to a counter that the transaction has not read. `between` are the transactions
+/// Returns a key that both the transaction and one of `between` have written to, unless both have
+/// only added to a counter that the transaction has not read. `between` contains the transactions
 /// that committed between the beginning and the commit of the transaction.
 fn overlap(one: &Committed, between: &[Committed]) -> Option<String> {
     let keys = |ops: &[Op]| {

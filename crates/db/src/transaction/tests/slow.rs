@@ -1,9 +1,9 @@
 //! A device whose operations are slow, so that other work can run in the middle of them.
 //!
-//! The slow operation runs on a separate thread. It stops each time that it is about to write data
-//! to the device or to sync it, and then its caller runs other work. Iterators also stop between
-//! keys. Only one of the two threads runs at a time. They switch at points that are determined by
-//! the seed, so that each seed reproduces its history.
+//! The slow operation runs on a separate thread. Whenever it is about to write data to the device
+//! or to sync it, it stops, and its caller runs other work. Iterators also stop between keys. Only
+//! one of the two threads runs at a time. The seed determines where they switch, so that each seed
+//! reproduces its history.
 
 use crate::locking::fault;
 use alluvium_base::Purpose;
@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// The channels between the thread of a slow operation and the caller of the operation.
+/// The channels between the thread of a slow operation and the operation's caller.
 struct Turn {
     stops: Sender<()>,
     goes_on: Receiver<()>,
@@ -24,8 +24,8 @@ thread_local! {
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
-/// Stops the current thread while the caller of [`slowly`] runs other work. Does nothing if the
-/// thread does not run a slow operation.
+/// Stops the current thread while the caller of [`slowly`] runs other work. Does nothing unless the
+/// thread is running a slow operation.
 pub(super) fn stop() {
     TURN.with_borrow(|turn| {
         let Some(turn) = turn else { return };
@@ -49,8 +49,7 @@ pub(super) fn slowly<R: Send>(act: impl FnOnce() -> R + Send, mut meanwhile: imp
             TURN.set(None);
             done
         });
-        // The sender is dropped with this closure. If `meanwhile` panics, the thread therefore
-        // continues.
+        // This closure drops the sender, so that the thread continues if `meanwhile` panics.
         let go_on = go_on;
         while stopped.recv().is_ok() {
             meanwhile();
@@ -85,8 +84,8 @@ impl ForwardDevice for SlowFile {
     }
 
     /// Stops before a background write is submitted. Other requests must not stop, because nothing
-    /// else could run: readers of a page wait for the read of that page, and commits wait for
-    /// writes to the log.
+    /// else could run: readers of a page wait for that page to be read, and commits wait for log
+    /// writes.
     fn submit(&self, batch: IoBatch) -> Ticket {
         let requests = batch.into_requests();
         let is_background = |request: &IoRequest| {

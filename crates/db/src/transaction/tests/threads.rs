@@ -1,6 +1,6 @@
-//! Tests that run transactions of all kinds on several threads, together with writes outside of
-//! transactions and a background worker. The commit order is not known, so only the cycle checker
-//! is used.
+//! Tests that run transactions of all kinds on several threads, along with writes outside of
+//! transactions and a background worker. The commit order is unknown, so only the cycle checker
+//! applies.
 
 use super::cycles;
 use super::driver::scale;
@@ -40,7 +40,7 @@ impl World {
         element.to_be_bytes().to_vec()
     }
 
-    /// Runs a transaction. Returns its operations, or `None` if the transaction must be run again.
+    /// Runs a transaction. Returns its operations, or `None` if it must be retried.
     fn run(&self, random: &mut fastrand::Rng) -> Result<Option<Vec<Op>>> {
         let concurrency = match random.bool() {
             true => Concurrency::Optimistic,
@@ -107,7 +107,7 @@ impl World {
         Ok(vec![Op::Append { key, element }])
     }
 
-    /// Runs transactions until the thread has committed the required number of them.
+    /// Runs transactions until the thread has committed the required number.
     fn work(&self, seed: u64) {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut done = 0;
@@ -187,9 +187,9 @@ fn threads_with_both_mechanisms_leave_histories_that_are_permitted() {
     }
 }
 
-/// Tests whether a locking transaction can see a part of a batch. Writers set two keys to the same
-/// value in a batch, while locking transactions run and another thread lets writes skip the locks
-/// whenever possible. Returns whether a transaction that had locked the first key ever saw a
+/// Tests whether a locking transaction can see only part of a batch. Writers set two keys to the
+/// same value in a batch, while locking transactions run and another thread lets writes skip the
+/// locks whenever possible. Returns whether a transaction that had locked the first key ever saw a
 /// different value in the second key.
 fn sees_half_of_a_batch(seed: u64, do_writers_ignore_locks: bool) -> bool {
     let db = Options::new().memory(16 << 20).workers(1).in_memory().unwrap();

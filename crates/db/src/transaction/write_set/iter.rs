@@ -1,4 +1,4 @@
-//! Iterators over the store, overlaid with the writes of a write set.
+//! Iterators over the store with a write set's writes overlaid on it.
 
 use super::write::{KeyWrite, OwnWrite};
 use super::{UserKeyBounds, WriteSet};
@@ -15,8 +15,8 @@ use std::ops::Bound;
 
 /// An iterator over records that can be told to omit long values.
 pub(crate) trait BaseWalk: DoubleEndedIterator<Item = Result<KeyValuePair>> {
-    /// Makes the iterator return an empty value in place of each long value. Values that are stored
-    /// outside leaves are then not read.
+    /// Makes the iterator return an empty value in place of each long value. Values stored outside
+    /// leaves are then not read.
     fn leave_out_long_values(&mut self);
 }
 
@@ -26,7 +26,7 @@ impl BaseWalk for Iter {
     }
 }
 
-/// A double-ended iterator whose next element can be inspected at both ends.
+/// A double-ended iterator that allows peeking at the next element of either end.
 struct PeekableEnds<I: DoubleEndedIterator> {
     iter: I,
     front: Option<I::Item>,
@@ -42,8 +42,8 @@ impl<I: DoubleEndedIterator> PeekableEnds<I> {
         }
     }
 
-    /// Removes the next element from one end. If it is the last element that remains, it may
-    /// already have been fetched for the other end.
+    /// Removes the next element at one end. If only one element is left, it may already have been
+    /// fetched for the other end.
     fn take(&mut self, end: IterEnd) -> Option<I::Item> {
         match end {
             IterEnd::Front => {
@@ -57,7 +57,7 @@ impl<I: DoubleEndedIterator> PeekableEnds<I> {
         }
     }
 
-    /// Returns the next element of one end without removing it.
+    /// Returns the next element at one end without removing it.
     fn peek(&mut self, end: IterEnd) -> Option<&I::Item> {
         let next = self.take(end);
         let place = match end {
@@ -76,28 +76,27 @@ pub(crate) enum IterEnd {
     Back,
 }
 
-/// A layer of writes, in key order, that is overlaid on a lower layer.
+/// A layer of writes, in key order, overlaid on a lower layer.
 pub(crate) trait OverlayLayer {
     /// Makes the layer return an empty value in place of each long value.
     fn leave_out_long_values(&mut self);
 
-    /// Returns the next key of one end without removing it.
+    /// Returns the next key at one end without removing it.
     fn peek(&mut self, end: IterEnd) -> Result<Option<&[u8]>>;
 
-    /// Removes the next write from one end. Returns its key, and the value that results from
-    /// applying the write to `below`, the value of the key in the lower layer. `None` stands for
-    /// the absence of a value.
+    /// Removes the next write at one end. Returns its key, and the result of applying the write to
+    /// `below`, the key's value in the lower layer. `None` stands for no value.
     fn take(&mut self, end: IterEnd, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>>;
 
-    /// Returns whether a deleted range of this layer covers a key, so that the key's value in the
-    /// lower layer is invisible.
+    /// Returns whether a deleted range of this layer covers a key, hiding its value in the lower
+    /// layer.
     fn hides(&self, key: &[u8]) -> bool;
 }
 
 /// The part of a write set within bounds, as a layer over the store.
 pub(crate) struct WriteSetLayer<'w> {
     set: &'w WriteSet,
-    /// The writes; `None` if no key can be within the bounds.
+    /// The writes, or `None` if no key can be within the bounds.
     writes: Option<PeekableEnds<btree_map::Range<'w, InlineKey, KeyWrite>>>,
     long_values: LongValues,
 }
@@ -176,8 +175,8 @@ impl<B: BaseWalk, U: OverlayLayer> OverlayIter<B, U> {
         }
     }
 
-    /// Makes the iterator return an empty value in place of each long value. Values that are stored
-    /// outside leaves are then not read, unless a merge operand of `keyspace` may depend on them.
+    /// Makes the iterator return an empty value in place of each long value. Values stored outside
+    /// leaves are then not read, unless a merge operand of `keyspace` may depend on them.
     pub(crate) fn leave_out_long_values_of(&mut self, keyspace: &Keyspace) {
         self.long_values = LongValues::LeftOut;
         if keyspace.without_operands(LongValues::LeftOut) == LongValues::LeftOut {
@@ -185,8 +184,8 @@ impl<B: BaseWalk, U: OverlayLayer> OverlayIter<B, U> {
         }
     }
 
-    /// Returns the next key of `base` that is not covered by a deleted range of the layer above
-    /// (A5). Covered keys are removed.
+    /// Returns the next key of `base` that no deleted range of the layer above covers (A5). Removes
+    /// covered keys.
     fn peek_base(&mut self, end: IterEnd) -> Result<Option<&[u8]>> {
         while let Some(Ok((key, _))) = self.base.peek(end)
             && self.upper.as_ref().is_some_and(|upper| upper.hides(key))
@@ -203,8 +202,8 @@ impl<B: BaseWalk, U: OverlayLayer> OverlayIter<B, U> {
         Ok(next.and_then(|next| next.as_ref().ok()).map(|(key, _)| &key[..]))
     }
 
-    /// Compares the next keys of `base` and of the layer above. The result is `Less` if the key of
-    /// `base` is lower, and `None` if neither has a next key.
+    /// Compares the next keys of `base` and of the layer above. Returns `Less` if the key of `base`
+    /// is lower, and `None` if neither has a next key.
     fn compare(&mut self, end: IterEnd) -> Result<Option<Ordering>> {
         self.peek_base(end)?;
         let base = self.base.peek(end);
@@ -238,8 +237,8 @@ impl<B: BaseWalk, U: OverlayLayer> OverlayIter<B, U> {
             if order.is_lt() {
                 return self.base.take(end).transpose();
             }
-            // If both layers have the key, the upper layer replaces the value of `base` or merges
-            // into it (A5).
+            // If both layers have the key, the upper layer's write replaces the value of `base` or
+            // merges into it (A5).
             let below = match order {
                 Ordering::Equal => self.base.take(end).transpose()?,
                 _ => None,
@@ -265,7 +264,7 @@ impl<B: BaseWalk, U: OverlayLayer> BaseWalk for OverlayIter<B, U> {
 }
 
 /// Returns whether any key can be within the bounds. Without this check, a map would panic if the
-/// lower bound exceeds the upper bound.
+/// lower bound exceeded the upper bound.
 fn has_keys(bounds: UserKeyBounds<'_>) -> bool {
     match bounds {
         (Bound::Included(start), Bound::Included(end)) => start <= end,
@@ -291,8 +290,8 @@ impl<B: BaseWalk, U: OverlayLayer> DoubleEndedIterator for OverlayIter<B, U> {
 
 impl<'w> WriteSetIter<'w> {
     /// Makes the iterator return an empty value in place of each value longer than 1 KiB. Values
-    /// that are stored outside leaves are then not read, unless merge operands may depend on them:
-    /// see [`Iter::without_long_values`].
+    /// stored outside leaves are then not read, unless merge operands may depend on them; see
+    /// [`Iter::without_long_values`].
     #[must_use]
     pub fn without_long_values(mut self) -> WriteSetIter<'w> {
         self.overlay.leave_out_long_values_of(self.set.keyspace());

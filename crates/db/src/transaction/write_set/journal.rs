@@ -4,12 +4,12 @@ use super::WriteSet;
 use super::write::KeyWrite;
 use crate::locking::ranges::{InlineKey, RangeUndo};
 
-/// The information needed to undo one change of a write set.
+/// What is needed to undo one change of a write set.
 #[derive(Clone, Debug)]
 pub(super) enum UndoRecord {
     /// The write that the key had before the change, if any.
     Write(InlineKey, Option<KeyWrite>),
-    /// The deleted ranges that were replaced when a new deleted range was added.
+    /// The deleted ranges that a new deleted range replaced.
     Range(RangeUndo),
 }
 
@@ -24,8 +24,8 @@ impl UndoRecord {
     }
 }
 
-/// Undo records of all changes after the first mark, oldest first. No changes are recorded while no
-/// mark exists.
+/// Undo records of all changes since the first mark, oldest first. Without marks, no changes are
+/// recorded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UndoJournal {
     is_on: bool,
@@ -56,8 +56,7 @@ impl UndoJournal {
 }
 
 impl WriteSet {
-    /// Creates a mark of the current state. [`WriteSet::undo_to`] can later roll the set back to
-    /// it.
+    /// Marks the current state, which [`WriteSet::undo_to`] can later restore.
     pub(crate) fn mark(&mut self) -> usize {
         self.writes.by_key_mut(&mut self.memory);
         self.journal.is_on = true;
@@ -78,8 +77,8 @@ impl WriteSet {
         }
     }
 
-    /// Restores the write that a key had before a change. If it had none, removes the key from the
-    /// set.
+    /// Restores the write that a key had before a change, or removes the key from the set if it had
+    /// none.
     fn replace(&mut self, key: &InlineKey, before: Option<KeyWrite>) {
         let writes = self.writes.by_key_mut(&mut self.memory);
         self.memory += before.as_ref().map_or(0, |write| write.taken(key));

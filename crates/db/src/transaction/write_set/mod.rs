@@ -43,15 +43,15 @@ use writes::WriteBuffer;
 /// Lower and upper bound of a range of user keys.
 pub(crate) type UserKeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// Uncommitted writes to one keyspace. Reads through the set see the store with these writes
-/// overlaid on it. Other readers do not see the writes.
+/// Uncommitted writes to one keyspace. Reads through the set see these writes overlaid on the
+/// store. Other readers do not see them.
 ///
 /// Transactions are built from write sets. A set on its own provides no isolation. A caller whose
 /// writes depend on its reads must hold locks of a [`LockTable`](crate::LockTable) until the
 /// commit, or must read from a [`Snapshot`].
 ///
-/// Until the set is committed, reads through the set see values that were put into it, even after
-/// they have expired.
+/// Until the set is committed, reads through it see values put into it even after they have
+/// expired.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -86,12 +86,12 @@ pub struct WriteSet {
     /// Deleted ranges. They take effect before `writes`, so they do not delete keys in `writes`
     /// (A5).
     deleted: RangeSet,
-    /// Memory used by `writes` and `deleted`, in bytes.
+    /// Memory of `writes` and `deleted`, in bytes.
     memory: usize,
-    /// Undo journal, which records changes as long as there is a mark.
+    /// Undo journal, which records changes for as long as there is a mark.
     journal: UndoJournal,
-    /// Time of readers of the set, in milliseconds since 1970. For these readers, a value of the
-    /// set that expires at or before this time is absent.
+    /// The time as of which readers read the set, in milliseconds since 1970. To them, a value of
+    /// the set that expires at or before this time is absent.
     now_ms: u64,
 }
 
@@ -119,14 +119,14 @@ impl WriteSet {
         }
     }
 
-    /// Sets the time of readers of the set, in milliseconds since 1970. It determines which values
-    /// of the set have expired for them.
+    /// Sets the time as of which readers read the set, in milliseconds since 1970. It determines
+    /// which of the set's values have expired.
     pub(crate) fn at_time(mut self, now_ms: u64) -> WriteSet {
         self.now_ms = now_ms;
         self
     }
 
-    /// Returns the keyspace to which the set writes.
+    /// Returns the keyspace that the set writes to.
     #[must_use]
     pub fn keyspace(&self) -> &Keyspace {
         &self.keyspace
@@ -144,13 +144,13 @@ impl WriteSet {
         self.writes.by_key().len() + self.deleted.len()
     }
 
-    /// Returns the approximate memory in bytes that the set uses.
+    /// Returns the approximate memory of the set, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.memory + self.journal.memory()
     }
 
-    /// Removes all writes from the set, which can then be used again.
+    /// Removes all writes from the set, so that it can be reused.
     pub fn clear(&mut self) {
         self.writes = WriteBuffer::new(self.keyspace.definition().prefix.len());
         self.deleted = RangeSet::default();
@@ -158,14 +158,13 @@ impl WriteSet {
         self.journal = UndoJournal::default();
     }
 
-    /// Sets the value of a key. The lengths of the key and the value are checked by
-    /// [`WriteSet::add_to`].
+    /// Sets the value of a key. [`WriteSet::add_to`] checks the lengths of the key and the value.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) {
         let value = value.into();
         self.insert(key.as_ref(), KeyWrite::Put { value, expires_ms: 0 });
     }
 
-    /// Sets the value of a key until the time `expires`: see [`Keyspace::put_until`].
+    /// Sets the value of a key until the time `expires`; see [`Keyspace::put_until`].
     pub fn put_until(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>, expires: SystemTime) {
         let (value, expires_ms) = (value.into(), expiry_ms(expires));
         self.insert(key.as_ref(), KeyWrite::Put { value, expires_ms });
@@ -176,8 +175,8 @@ impl WriteSet {
         self.insert(key.as_ref(), KeyWrite::Delete);
     }
 
-    /// Deletes all keys from `start` (inclusive) to `end` (exclusive). If `end` is `None`, deletes
-    /// all keys from `start` on. Writes that are added later are not affected.
+    /// Deletes all keys from `start` (inclusive) to `end` (exclusive), or all keys from `start` on
+    /// if `end` is `None`. Writes added later are not affected.
     pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: Option<&[u8]>) {
         let start = start.as_ref();
         if end.is_some_and(|end| start >= end) {
@@ -208,7 +207,7 @@ impl WriteSet {
         }
     }
 
-    /// Merges an operand into the value of a key: see [`Keyspace::merge`].
+    /// Merges an operand into the value of a key; see [`Keyspace::merge`].
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -244,8 +243,8 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Puts a value, or deletes the key if `value` is `None`. As long as nothing has read the set,
-    /// the write is appended to a list, and no map by key is built.
+    /// Puts a value, or deletes the key if `value` is `None`. Until the set is first read, the
+    /// write is appended to a list, and no map by key is built.
     pub(crate) fn write(&mut self, key: &[u8], value: Option<&[u8]>, expires_ms: u64) {
         let prefix = &self.keyspace.definition().prefix;
         if !self.journal.is_on()
@@ -273,8 +272,7 @@ impl WriteSet {
         }
     }
 
-    /// Returns the effect of the set's writes on a key. Returns `None` if they do not affect the
-    /// key.
+    /// Returns the effect of the set's writes on a key, or `None` if they do not affect it.
     #[must_use]
     pub fn own(&self, key: impl AsRef<[u8]>) -> Option<OwnWrite<'_>> {
         let key = key.as_ref();
@@ -284,7 +282,7 @@ impl WriteSet {
         }
     }
 
-    /// Returns whether the value of a key depends on its value in the store.
+    /// Returns whether a key's value depends on its value in the store.
     pub(crate) fn asks_store(&self, key: &[u8]) -> bool {
         match self.writes.by_key().get(key) {
             Some(write) => write.asks_store(),
@@ -292,15 +290,14 @@ impl WriteSet {
         }
     }
 
-    /// Returns whether a deleted range of the set contains the key, so that its value in the store
-    /// is invisible.
+    /// Returns whether a deleted range of the set contains the key, hiding its value in the store.
     #[must_use]
     pub fn hides(&self, key: impl AsRef<[u8]>) -> bool {
         self.deleted.contains(key.as_ref())
     }
 
-    /// Returns the value of a key as seen through the set: the current value in the store, with the
-    /// set's writes applied.
+    /// Returns a key's value as seen through the set, which is its current value in the store with
+    /// the set's writes applied.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -309,8 +306,8 @@ impl WriteSet {
         self.own_or(key, || self.keyspace.get(key))
     }
 
-    /// Returns the value of a key as seen through the set: the value in a snapshot, with the set's
-    /// writes applied.
+    /// Returns a key's value as seen through the set, which is its value in a snapshot with the
+    /// set's writes applied.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -319,8 +316,8 @@ impl WriteSet {
         self.own_or(key, || snapshot.get(&self.keyspace, key))
     }
 
-    /// Returns the value of a key after the set's writes. `read` returns the value in the store,
-    /// and is called only if the result depends on it.
+    /// Returns a key's value after the set's writes. Calls `read` for the value in the store only
+    /// if the result depends on it.
     pub(crate) fn own_or(
         &self,
         key: &[u8],
@@ -334,21 +331,21 @@ impl WriteSet {
         }
     }
 
-    /// Applies a write to `base`, the value of the key in the store, and returns the result.
+    /// Applies a write to `base`, the key's value in the store, and returns the result.
     fn read_over(&self, key: &[u8], write: &KeyWrite, base: Option<Value>) -> Result<Option<Value>> {
         let read = write.over(base, self.now_ms, self.keyspace.operator());
         read.map_err(|bad| bad_base(&self.keyspace, key, bad))
     }
 
     /// Returns an iterator over all keys and values, in key order, as seen through the set: the
-    /// latest visible commit of the store, overlaid with the set's writes.
+    /// store as of the latest visible commit, overlaid with the set's writes.
     #[must_use]
     pub fn iter(&self) -> WriteSetIter<'_> {
         self.range::<&[u8]>(..)
     }
 
     /// Returns an iterator over the keys within bounds and their values, in key order, as seen
-    /// through the set: see [`WriteSet::iter`].
+    /// through the set; see [`WriteSet::iter`].
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -371,8 +368,8 @@ impl WriteSet {
         WriteSetIter::new(self, bounds, self.keyspace.range::<&[u8]>(bounds))
     }
 
-    /// Returns an iterator over the keys within bounds and their values, in key order. It returns
-    /// the contents of a snapshot, overlaid with the set's writes.
+    /// Returns an iterator over the keys within bounds and their values, in key order, from a
+    /// snapshot overlaid with the set's writes.
     ///
     /// # Panics
     /// If the snapshot belongs to another store.
@@ -387,8 +384,8 @@ impl WriteSet {
         WriteSetIter::new(self, bounds, base)
     }
 
-    /// Adds all writes of the set to a batch. When the batch is committed, they take effect
-    /// atomically with its other writes.
+    /// Adds all writes of the set to a batch. When the batch commits, they take effect atomically
+    /// with its other writes.
     ///
     /// # Errors
     /// As [`WriteBatch::put`]. After an error, the batch may contain some of the set's writes, and
@@ -426,25 +423,24 @@ impl WriteSet {
         let until = (expires_ms != 0).then(|| Duration::from_millis(expires_ms));
         match until.and_then(|until| UNIX_EPOCH.checked_add(until)) {
             Some(until) => batch.put_until(&self.keyspace, key, value, until)?,
-            // An expiry time that `SystemTime` cannot represent is so late that the value never
-            // expires.
+            // `SystemTime` cannot represent an expiry time this late, so the value never expires.
             None => batch.put(&self.keyspace, key, value)?,
         };
         Ok(())
     }
 
-    /// Calls `visit` with each written key. It may be called more than once for a key.
+    /// Calls `visit` with each written key, possibly more than once.
     pub(crate) fn visit_keys(&self, visit: impl FnMut(&[u8])) {
         self.writes.visit_keys(visit);
     }
 
-    /// Calls `visit` with each written key, and with whether the set only merges into its value in
-    /// the store. It may be called more than once for a key.
+    /// Calls `visit` with each written key, and with whether the set only merges into the key's
+    /// value in the store. May call it more than once for a key.
     pub(crate) fn visit_writes(&self, visit: impl FnMut(&[u8], bool)) {
         self.writes.visit_writes(visit);
     }
 
-    /// Returns the start and the end of each deleted range, in key order.
+    /// Returns the start and end of each deleted range, in key order.
     pub(crate) fn deleted_ranges(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         self.deleted.iter()
     }
@@ -456,19 +452,19 @@ pub(crate) fn slices<'r, K: AsRef<[u8]> + 'r>(range: &'r impl RangeBounds<K>) ->
     (slice(range.start_bound()), slice(range.end_bound()))
 }
 
-/// Merges an operand into `base`, the value of the key in the store, and returns the result.
+/// Merges an operand into `base`, the key's value in the store, and returns the result.
 pub(crate) fn merged_over(
     keyspace: &Keyspace,
     key: &[u8],
     operand: Vec<u8>,
     base: Option<Value>,
 ) -> Result<Option<Value>> {
-    // The result of a merge does not depend on the time, so any time can be passed.
+    // The result of a merge does not depend on the time, so pass any time.
     let read = KeyWrite::Merge { operand }.over(base, 0, keyspace.operator());
     read.map_err(|bad| bad_base(keyspace, key, bad))
 }
 
-/// Returns the error that the merge operator cannot merge operands into the value of a key.
+/// Returns the error for a merge operator that cannot merge operands into a key's value.
 #[cold]
 pub(crate) fn bad_base(keyspace: &Keyspace, key: &[u8], bad: BadOperand) -> Error {
     Error::BadBase {

@@ -1,4 +1,4 @@
-//! Moving the writes of a set to the layers of an ingest.
+//! Moves the writes of a set to the layers of an ingest.
 
 use super::WriteSet;
 use super::write::KeyWrite;
@@ -8,8 +8,8 @@ use alluvium_dictionary::contract::BulkIngest;
 use alluvium_storage::Result;
 
 impl WriteSet {
-    /// Adds the deleted ranges of the set to the newest layer of an ingest. Returns whether the set
-    /// has any.
+    /// Adds the set's deleted ranges to the newest layer of an ingest. Returns whether there are
+    /// any.
     pub(crate) fn pour_ranges(&self, ingest: &mut dyn BulkIngest) -> bool {
         for (start, end) in self.deleted.iter() {
             ingest.delete_range(&self.tree_key(start), &self.tree_end(end));
@@ -17,8 +17,8 @@ impl WriteSet {
         self.deleted.len() > 0
     }
 
-    /// Adds the writes of the set to the newest layer of an ingest, with one message for each key.
-    /// If operands were merged into a put of the set, only the put is added here. Returns whether
+    /// Adds the set's writes to the newest layer of an ingest, with one message for each key. Where
+    /// operands were merged into a put of the set, only the put is added here. Returns whether
     /// anything was added.
     pub(crate) fn pour_writes(&self, ingest: &mut dyn BulkIngest) -> Result<bool> {
         for (key, write) in self.writes.by_key() {
@@ -38,8 +38,8 @@ impl WriteSet {
         Ok(!self.writes.by_key().is_empty())
     }
 
-    /// Adds the operands that were merged into puts of the set to the newest layer of an ingest,
-    /// which must be above the layer with the puts. Returns whether anything was added.
+    /// Adds the operands merged into the set's puts to the newest layer of an ingest, which must be
+    /// above the layer with the puts. Returns whether anything was added.
     pub(crate) fn pour_merges_upon_puts(&self, ingest: &mut dyn BulkIngest) -> Result<bool> {
         let mut are_there = false;
         for (key, write) in self.writes.by_key() {
@@ -51,8 +51,8 @@ impl WriteSet {
         Ok(are_there)
     }
 
-    /// Returns the first and the last written key, as tree keys. The bounds of deleted ranges are
-    /// included. Returns `None` if the set is empty.
+    /// Returns the first and last written key, as tree keys, counting the bounds of deleted ranges.
+    /// Returns `None` if the set is empty.
     pub(crate) fn stretch(&self) -> Option<(TreeKey, TreeKey)> {
         let mut stretch: Option<(TreeKey, TreeKey)> = None;
         let mut add = |low: TreeKey, high: TreeKey| match &mut stretch {

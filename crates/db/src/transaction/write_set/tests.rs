@@ -17,7 +17,7 @@ fn commit(db: &Db, set: &WriteSet) {
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Applies one random write both to a set and to the model.
+/// Applies one random write to both a set and the model.
 fn write(random: &mut fastrand::Rng, set: &mut WriteSet, model: &mut Model) {
     let name = |random: &mut fastrand::Rng| vec![random.u8(..24), random.u8(..2)];
     match random.u8(..8) {
@@ -76,7 +76,7 @@ fn a_set_reads_and_commits_as_a_map_over_a_map() {
         let before = (db.snapshot(), model.clone());
         let mut set = WriteSet::new(&keyspace);
         // A set keeps its writes in a list until it is first read. `blind` is the number of writes
-        // before that; some sets are never read.
+        // before that. Some sets are never read.
         let (writes, blind) = (random.usize(..40), random.usize(..60));
         for number in 0..writes {
             write(&mut random, &mut set, &mut model);

@@ -1,4 +1,4 @@
-//! A write of a set, and its effect on the value that the key has in the store.
+//! A write of a set, and its effect on the key's value in the store.
 
 use crate::error::Result;
 use crate::locking::ranges::InlineKey;
@@ -13,13 +13,13 @@ pub(super) enum KeyWrite {
         expires_ms: u64,
     },
     Delete,
-    /// Operands that are to be merged into the value in the store, combined into one operand.
+    /// Operands to merge into the value in the store, combined into one operand.
     Merge {
         operand: Vec<u8>,
     },
-    /// Operands that were merged into a put of the set, combined into one operand. They are kept
-    /// apart from the value of the put if that value expires, or if the operator cannot merge
-    /// operands into it.
+    /// Operands merged into a put of the set, combined into one operand. They are kept separate
+    /// from the put's value if that value expires, or if the operator cannot merge operands into
+    /// it.
     MergeUpon {
         operand: Vec<u8>,
         value: Vec<u8>,
@@ -57,7 +57,7 @@ fn is_over(expires_ms: u64, now_ms: u64) -> bool {
     expires_ms != 0 && expires_ms <= now_ms
 }
 
-/// Merges an operand into `base`. If there is no `base` value, the operand becomes the value.
+/// Merges an operand into `base`. Without a `base` value, the operand becomes the value.
 fn folded(
     base: Option<Vec<u8>>,
     operand: &[u8],
@@ -72,8 +72,8 @@ fn folded(
 }
 
 impl KeyWrite {
-    /// Approximate memory of a write in bytes, in addition to its key and value: the size of its
-    /// entry in the map.
+    /// Approximate memory of a write in bytes in addition to its key and value, which is the size
+    /// of its entry in the map.
     pub(super) const PER_WRITE: usize = size_of::<InlineKey>() + size_of::<KeyWrite>();
 
     /// Returns a put of the value, or a delete if `value` is `None`.
@@ -84,7 +84,7 @@ impl KeyWrite {
         })
     }
 
-    /// Returns the memory in bytes that the write and its key use.
+    /// Returns the memory of the write and its key, in bytes.
     pub(super) fn taken(&self, key: &[u8]) -> usize {
         let bytes = match self {
             KeyWrite::Put { value, .. } => value.len(),
@@ -131,7 +131,7 @@ impl KeyWrite {
         }
     }
 
-    /// Returns the effect of the write as far as it is known without the value in the store.
+    /// Returns as much of the write's effect as is known without the value in the store.
     pub(super) fn own(&self, now_ms: u64) -> OwnWrite<'_> {
         match self {
             KeyWrite::Put { expires_ms, .. } if is_over(*expires_ms, now_ms) => OwnWrite::Deleted,
@@ -141,14 +141,13 @@ impl KeyWrite {
         }
     }
 
-    /// Returns whether the value of the key depends on its value in the store.
+    /// Returns whether the key's value depends on its value in the store.
     pub(super) fn asks_store(&self) -> bool {
         matches!(self, KeyWrite::Merge { .. })
     }
 
-    /// Applies the write to `base`, the value of the key in the store, and returns the value that a
-    /// reader at the time `now_ms` sees. Returns an error if the operator cannot merge into the
-    /// value.
+    /// Applies the write to `base`, the key's value in the store, and returns the value that a
+    /// reader at time `now_ms` sees. Returns an error if the operator cannot merge into the value.
     pub(super) fn over(
         &self,
         base: Option<Value>,
@@ -176,8 +175,8 @@ impl KeyWrite {
     }
 }
 
-/// Calls `read` for the value of the key in the store if the write depends on that value. Otherwise
-/// returns `None`.
+/// Calls `read` for the key's value in the store if the write depends on it. Otherwise returns
+/// `None`.
 pub(super) fn base_of(
     write: &KeyWrite,
     read: impl FnOnce() -> Result<Option<Value>>,
