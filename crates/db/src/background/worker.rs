@@ -1,5 +1,5 @@
 //! The background threads of a store. One thread flushes memtables, one makes checkpoints, and some
-//! run compactions. One thread prepares log space and memory for writers. One thread, the keeper,
+//! run compactions. Another prepares log space and memory for writers. The last one, the keeper,
 //! syncs the log and manages space.
 //!
 //! At most `workers` threads are CPU-bound, so one of the compaction threads pauses while a
@@ -39,7 +39,7 @@ const ROUND: Duration = Duration::from_millis(100);
 /// Maximum number of bytes that maintenance processes in one round of the keeper. Maintenance runs
 /// only while there is no other work.
 const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
-/// Like `MAINTENANCE_PER_ROUND`, for a store whose data fits entirely into the cache. Such a store
+/// Like `MAINTENANCE_PER_ROUND`, but for a store whose data fits entirely into the cache, which
 /// needs little maintenance.
 const CACHED_MAINTENANCE_PER_ROUND: u64 = 64 * MIB;
 
@@ -54,7 +54,7 @@ const MOST_DELETES_WAIT: Duration = Duration::from_secs(5);
 const MOST_LOG_WAITS: Duration = Duration::from_secs(2);
 const MOST_IDLE_ROUNDS: u64 = 20;
 
-/// Time between two adjustments of the sizes of the page cache and the record cache.
+/// Time between two adjustments of the page cache and record cache sizes.
 const BALANCE: Duration = Duration::from_secs(1);
 
 /// Recent values of the visible sequence number, oldest first.
@@ -91,8 +91,8 @@ struct HousekeepingState {
     balanced: Instant,
     busy_until: Instant,
     deletes_since: Option<Instant>,
-    /// Sequence number of the newest checkpoint, and the time at which the keeper first saw it. The
-    /// sequence number is `None` if the tree contains no later commits.
+    /// Sequence number of the newest checkpoint, and when the keeper first saw it. The sequence
+    /// number is `None` if the tree contains no later commits.
     outgrown: (Option<SequenceNumber>, Instant),
 }
 

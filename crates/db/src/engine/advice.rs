@@ -1,5 +1,5 @@
-//! Recommendations for the settings of an open store: how the engine obtains a recommendation,
-//! applies it and observes its effect. Also lists the settings that the store chose by itself.
+//! Recommends settings for an open store: how the engine obtains a recommendation, applies it and
+//! observes its effect. Also lists the settings that the store chose itself.
 
 use super::{Engine, EngineCounter};
 use crate::advise::advice::watch::{LookupCounters, TrialDecision, TrialWatch};
@@ -12,7 +12,7 @@ use alluvium_model::structures::{StructureCost, StructureModel, TieredSettings};
 use std::sync::atomic::Ordering;
 
 impl Engine {
-    /// Returns the settings that the store chose by itself, with the reasons.
+    /// Returns the settings that the store chose itself, with the reasons.
     pub(crate) fn choices(&self) -> Vec<SettingChoice> {
         let mut all = self.chosen.clone();
         if self.memory_budget() > 0 {
@@ -27,8 +27,8 @@ impl Engine {
     }
 
     /// Returns the record cache share with the lowest predicted cost for the observed workload.
-    /// Returns `None` if there is no cost model, or if the predicted improvement over the current
-    /// share is smaller than the uncertainty of the prediction.
+    /// Returns `None` without a cost model, or if the predicted improvement over the current share
+    /// is smaller than the prediction's uncertainty.
     pub(crate) fn advise(&self) -> Result<Option<CacheAdvice>> {
         let Some((_, question)) = self.question()? else {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Engine {
         Ok(worth.map(|(advice, _)| advice))
     }
 
-    /// Returns the predicted number of device reads per lookup if the record cache has the share
+    /// Returns the predicted number of device reads per lookup if the record cache's share were
     /// `record_share`. Returns `None` if there is no cost model.
     pub(crate) fn advice_for(&self, record_share: f64) -> Result<Option<CacheAdvice>> {
         let share = CacheAdvice {
@@ -105,7 +105,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Compares the device reads per lookup since the last change of the share with the prediction
+    /// Compares the device reads per lookup since the share was last changed with the prediction,
     /// and with those before the change. The observation ends once the result is clear, or after an
     /// hour. The change is reverted if lookups read more than before or more than predicted, or if
     /// there were too few lookups to decide.

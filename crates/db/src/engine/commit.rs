@@ -343,7 +343,7 @@ impl Engine {
     }
 
     /// Appends a commit to the log, applies it to its memtable and makes it visible. Returns the
-    /// last sequence number of the commit.
+    /// commit's last sequence number.
     fn log_and_apply(
         &self,
         commit: &CommitRecord,

@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// Copies every visible commit to another directory. Returns the sequence number up to which
-    /// the copy is guaranteed to contain all commits. The copy may contain later commits as well.
+    /// the copy is guaranteed to contain all commits. It may also contain later ones.
     pub(crate) fn copy_to(
         &self,
         target: &TierDirectories,
@@ -80,8 +80,8 @@ impl Engine {
         self.store.health()?;
         self.checkpoint_everything()?;
         let (kept, beside) = loop {
-            // Hold the pages before choosing the generation, so that all pages that the generation
-            // needs are kept.
+            // Hold the pages before choosing the generation, so that none of the pages that it
+            // needs are freed.
             let held = self.dictionaries.hold();
             let kept = self.store.pin_durable(&store_options(&self.plan))?;
             if let Some(beside) = held.at(&self.store, kept.payload())? {

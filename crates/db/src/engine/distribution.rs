@@ -3,7 +3,7 @@
 
 /// Number of buckets for each doubling of the latency.
 const STEPS: usize = 4;
-/// Number of doublings that the buckets cover, starting at the upper bound of the first bucket.
+/// Number of doublings that the buckets cover, starting at the first bucket's upper bound.
 const DOUBLINGS: usize = 27;
 const BOUNDS: usize = STEPS * DOUBLINGS + 1;
 /// Upper bound of the first bucket, in nanoseconds.

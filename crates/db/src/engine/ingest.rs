@@ -1,4 +1,4 @@
-//! Bulk ingest: runs are built outside the write path, and are then attached to the store as one
+//! Bulk ingest: runs are built outside the write path, and then attached to the store as one
 //! commit.
 //!
 //! ```text
@@ -146,16 +146,16 @@ pub(crate) trait AttachPreconditions {
     /// Validates all commits so far, unless they are all in memory.
     fn prepare(&self) -> Result<()>;
 
-    /// Captures the commits that have not been validated, so that they stay in memory while they
-    /// are flushed. Returns false if some of them are no longer in memory.
+    /// Captures the commits that have not been validated, so that they stay in memory even when
+    /// they are flushed. Returns false if some of them are no longer in memory.
     fn capture(&self) -> bool;
 
-    /// Validates the captured commits. All of them have been flushed.
+    /// Validates the captured commits, all of which have been flushed.
     fn validate_captured(&self) -> Result<()>;
 
-    /// Validates the commits after the captured ones. No other commit is in progress during this
-    /// call. Returns `None` if some of the commits are no longer in memory, unless `may_take_long`
-    /// is set.
+    /// Validates the commits made after the captured ones. No other commit is in progress during
+    /// this call. If some of the commits are no longer in memory, returns `None` unless
+    /// `may_take_long` is set.
     fn holds(&self, may_take_long: bool) -> Result<Option<ConditionVerdict>>;
 }
 

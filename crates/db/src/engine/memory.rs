@@ -42,7 +42,7 @@ pub struct MemoryUse {
     pub tables: u64,
     /// Buffered writes and tracked reads of open transactions.
     pub transactions: u64,
-    /// Memory that the application uses outside the store, as reported by the application.
+    /// Memory that the application reports to use outside the store.
     pub external: u64,
 }
 
@@ -82,8 +82,8 @@ const HOLD: Duration = Duration::from_secs(10);
 const AHEAD: u64 = 16;
 
 impl WriteMemoryReservation {
-    /// Updates the reservation and returns it, in bytes. `used` is the number of bytes in use, and
-    /// `share` is the maximum of the reservation.
+    /// Updates the reservation and returns it in bytes. `used` is the number of bytes in use, and
+    /// `share` is the maximum reservation.
     fn update(&mut self, used: u64, share: u64, now: Instant) -> u64 {
         let wanted = (used + share / AHEAD).min(share);
         let is_held = self.needed.is_some_and(|needed| now < needed + HOLD);
@@ -122,7 +122,7 @@ pub(crate) struct LargeCommitGate {
 /// memtable is freed. Readers may keep that memtable in memory for longer.
 const MOST_NAPS: u32 = 50;
 
-/// The store's memory budget, and the state from which its division is computed.
+/// The store's memory budget, and the state that determines how it is divided.
 #[derive(Debug)]
 pub(super) struct StoreMemoryBudget {
     /// Memory limit of the entire store, in bytes. Zero in simulations.

@@ -269,7 +269,7 @@ impl Engine {
         self.queue.sealed()
     }
 
-    /// Returns the number of sequence numbers that are pinned for readers.
+    /// Returns the number of sequence numbers pinned for readers.
     pub(crate) fn snapshots(&self) -> usize {
         self.snapshots.len()
     }

@@ -1,4 +1,4 @@
-//! The registry of open transactions: their age, the sequence number at which they read, and the
+//! The registry of open transactions: their ages, the sequence numbers at which they read, and the
 //! resources that they use.
 //!
 //! A transaction considers an entry expired if its expiry time had passed when the transaction
@@ -62,7 +62,7 @@ pub(crate) struct OpenTransaction {
     spilled: Mutex<Vec<Arc<RunningIngest>>>,
 }
 
-/// Guard of an operation in progress. While it exists, no other thread can end the transaction.
+/// Guard for an operation in progress. While it exists, no other thread can end the transaction.
 pub(crate) type OperationGuard<'t> = RwLockReadGuard<'t, Option<TransactionEnd>>;
 
 impl OpenTransaction {
@@ -204,8 +204,8 @@ pub struct TransactionStats {
 }
 
 impl TransactionInfo {
-    /// Returns the approximate memory that the transaction uses for buffered writes and tracked
-    /// reads, in bytes.
+    /// Returns the approximate memory of the transaction's buffered writes and tracked reads, in
+    /// bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         memory(self.write_bytes, self.reads)
@@ -311,8 +311,8 @@ impl Engine {
         old.iter().filter(end).count()
     }
 
-    /// Advances the time up to which compactions drop expired entries. Entries that an open
-    /// transaction may still read are kept.
+    /// Advances the time up to which compactions drop expired entries, but keeps entries that an
+    /// open transaction may still read.
     pub(super) fn tick(&self) {
         let mut list = self.transactions.list.lock();
         let now_ms = self.time.peek();

@@ -50,15 +50,15 @@ pub(crate) enum WorkerDuty {
 /// Tuning: `40` since 2026-11-22.
 const CHECKPOINT_AT: u64 = 40;
 
-/// A checkpoint is also due if it would free more than 1/[`DYING_PART`] of the space in use, and
-/// also more than [`LEAST_DYING`] bytes.
+/// A checkpoint is also due if it would free more than 1/[`DYING_PART`] of the space in use and
+/// more than [`LEAST_DYING`] bytes.
 /// Tuning: `16` since 2026-11-22.
 const DYING_PART: u64 = 16;
 /// Minimum number of bytes that a checkpoint must free to be due because of freed space.
 /// Tuning: `4 * MIB` since 2026-11-22.
 const LEAST_DYING: u64 = 4 * MIB;
 
-/// Number of parts into which a memtable is divided to express how full it is.
+/// Number of parts of a memtable, in which its fill level is expressed.
 /// Tuning: `32` since 2026-11-22.
 pub(crate) const PARTS: u64 = 32;
 
@@ -216,8 +216,7 @@ pub(crate) fn delay(debt: &WorkBacklog) -> (u64, ThrottleCause) {
     (share * MOST_DELAY_US / WHOLE, cause)
 }
 
-/// The number one in units of 1/10,000.
-/// Not a tuning parameter.
+/// The number one, in units of 1/10,000. Not a tuning parameter.
 const WHOLE: u64 = 10_000;
 
 /// Returns how far the number of due compactions has moved from [`EASY`] to [`HARD`], as a fraction

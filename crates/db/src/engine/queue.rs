@@ -88,7 +88,7 @@ impl MemtableSlot {
         }
     }
 
-    /// Returns the base of the memtable. All commits in the memtable have higher sequence numbers.
+    /// Returns the memtable's base. All commits in the memtable have higher sequence numbers.
     pub(crate) fn base(&self) -> SequenceNumber {
         self.base.load(Ordering::Acquire)
     }
@@ -178,7 +178,7 @@ pub(crate) struct MemtableQueue {
     empty: EmptyRanges,
 }
 
-/// The list of empty key ranges may use at most 1/`EMPTY_PART` of the size of a memtable.
+/// The list of empty key ranges may use at most 1/`EMPTY_PART` of a memtable's size.
 const EMPTY_PART: u64 = 64;
 /// Minimum memory limit for the list of empty key ranges, in bytes.
 const LEAST_EMPTY: u64 = 16 << 10;
@@ -207,8 +207,7 @@ impl MemtableQueue {
         &self.empty
     }
 
-    /// Returns the memtables from the newest to the oldest. The caller should release the guard
-    /// soon.
+    /// Returns the memtables from newest to oldest. The caller should release the guard soon.
     pub(crate) fn slots(&self) -> arc_swap::Guard<Arc<Vec<Arc<MemtableSlot>>>> {
         self.slots.load()
     }
@@ -314,7 +313,7 @@ impl MemtableQueue {
     /// Skips all sequence numbers up to `last`, which were used before the store was opened.
     pub(crate) fn skip_to(&self, last: SequenceNumber) {
         let skip = |old: u64| (old & SEQUENCE_MASK < last).then_some(old & !SEQUENCE_MASK | last);
-        // An error means that these sequence numbers were already assigned.
+        // If this fails, these sequence numbers have already been assigned.
         let _ = self
             .counter
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, skip);
@@ -413,8 +412,8 @@ impl MemtableQueue {
         self.assign_alone(count, 1)
     }
 
-    /// Assigns `count` sequence numbers that belong to a separate memtable of `bytes` bytes, which
-    /// no other writer uses.
+    /// Assigns `count` sequence numbers that belong to a separate memtable of `bytes` bytes, used
+    /// by no other writer.
     fn assign_alone(&self, count: u64, bytes: u64) -> SequenceAssignment {
         let sealing = self.sealing.lock();
         let slot = self.open(&sealing, bytes);

@@ -62,14 +62,14 @@ impl<'d> StructureRef<'d> {
     }
 
     /// Creates a reader of the dictionary's current version. A read that also searches memtables
-    /// must load the list of memtables before this call.
+    /// must load the list of memtables first.
     #[inline]
     pub(crate) fn reader(self) -> StructureReader<'d> {
         each!(StructureRef => StructureReader, self, own => own.reader())
     }
 
     /// Begins a scan of a key range. If the dictionary does not order its keys, the scan returns
-    /// them in the order of their hashes.
+    /// them in hash order.
     pub(crate) fn scan(
         self,
         memtables: Arc<dyn MemtableOwner>,
@@ -224,7 +224,7 @@ impl contract::LookupReader for StructureReader<'_> {
 pub(crate) enum StructureScan {
     Tiered(tiered::TreeIter),
     Levels(levels::LevelsIter),
-    /// Returns the keys in the order of their hashes.
+    /// Returns the keys in hash order.
     #[cfg(not(test))]
     Hashed(hashed::UnorderedIter),
     /// Returns the keys in key order, because tests expect this of every structure.

@@ -375,8 +375,8 @@ impl Engine {
         self.tick();
     }
 
-    /// Flushes a slice of the oldest sealed memtable. Does nothing if another thread is flushing
-    /// it.
+    /// Flushes a slice of the oldest sealed memtable. Does nothing if another thread is already
+    /// flushing it.
     pub(crate) fn incorporate_slice(&self, records: usize) -> Result<SliceOutcome> {
         self.incorporate_in(records, FlushCaller::Free)
     }

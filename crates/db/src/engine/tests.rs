@@ -260,7 +260,7 @@ fn a_removal_that_only_the_log_has_is_not_taken_for_durable_by_an_opening() {
         let at = db.create_snapshot("monday").unwrap().sequence();
         keyspace.put("key", "new").unwrap();
         db.checkpoint().unwrap();
-        // The creation and the removal of this snapshot exist only in the log.
+        // Only the log records that this snapshot was created and removed.
         db.create_snapshot("tuesday").unwrap();
         db.remove_snapshot("tuesday").unwrap();
         db.remove_snapshot("monday").unwrap();

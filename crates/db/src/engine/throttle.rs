@@ -1,5 +1,5 @@
-//! Write throttling. Writers are delayed when background work falls behind, and wait when the disk
-//! has no space for their commits.
+//! Write throttling. Writers are delayed when background work falls behind, and have to wait when
+//! the disk has no space for their commits.
 
 use super::Engine;
 use super::commit_record::CommitRecord;

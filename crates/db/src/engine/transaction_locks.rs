@@ -64,8 +64,8 @@ impl Drop for CommitLocks<'_> {
 }
 
 impl TransactionLocks {
-    /// Returns whether writes must acquire locks. A writer must have pinned `writers` before it
-    /// calls this.
+    /// Returns whether writes must acquire locks. A writer must have pinned `writers` before
+    /// calling this.
     #[inline]
     pub(crate) fn are_required(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) && !is_planted(IsolationFault::WritesIgnoreLocks)

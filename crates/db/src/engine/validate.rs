@@ -1,5 +1,5 @@
-//! Validation of transactions: checks whether commits after a given sequence number have written to
-//! the keys and ranges that a transaction has accessed (its access set).
+//! Validation of transactions. It checks whether commits after a given sequence number have written
+//! to the keys and ranges that a transaction has accessed (its access set).
 //!
 //! Memtables store the sequence number of every write. If they do not contain all commits after the
 //! given sequence number, the dictionary is searched as well. For a key, the dictionary returns the

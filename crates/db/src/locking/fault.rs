@@ -22,13 +22,13 @@ pub(crate) enum IsolationFault {
     SharedReadsAreReads,
     /// A range that a transaction declares as its dependency is ignored.
     DeclaredRangesAreForgotten,
-    /// A merge of operands that commute does not conflict with a put or delete by another commit.
+    /// A merge of commuting operands does not conflict with a put or delete by another commit.
     MergesIgnoreReplacements,
-    /// Under snapshot isolation, a merge of operands that commute is not validated against other
+    /// Under snapshot isolation, a merge of commuting operands is not validated against other
     /// merges, although the transaction has read the key.
     ObservedKeysAreForgotten,
-    /// A locking transaction under snapshot isolation reads a key that it has merged into without
-    /// excluding merges by others.
+    /// When a locking transaction under snapshot isolation reads a key that it has merged into, it
+    /// does not exclude merges by others.
     MergeLocksAreNotUpgraded,
     /// A lock for merging is also granted while another owner holds a shared lock.
     MergesIgnoreReaders,
@@ -38,7 +38,7 @@ pub(crate) enum IsolationFault {
     UntrackedReadsAreNotRepeatable,
     /// A read sees commits made after its transaction began.
     ReadsAreNotRepeatable,
-    /// A read does not see the writes of its own transaction.
+    /// A read does not see its own transaction's writes.
     OwnWritesAreHidden,
     /// The keys of a multi-key read are not tracked.
     MultiGetIsUntracked,
@@ -69,7 +69,7 @@ pub(crate) enum IsolationFault {
     CompareAndSetIsUntracked,
     /// After a merge in a transaction, reads no longer see the value stored for the key.
     MergesHideTheStore,
-    /// A read does not see the range deletes of its own transaction.
+    /// A read does not see its own transaction's range deletes.
     DeletedRangesAreRead,
     /// Upgrading a lock does not wait for other readers.
     UpgradesIgnoreReaders,
@@ -78,7 +78,7 @@ pub(crate) enum IsolationFault {
     /// Under snapshot isolation, write conflicts in ranges that a transaction deletes go
     /// undetected.
     DeletedRangesAreNoWrites,
-    /// An iterator does not see the writes of its own transaction.
+    /// An iterator does not see its own transaction's writes.
     WalksMissOwnWrites,
     /// A read does not see its own transaction's writes that were spilled to disk.
     SpilledWritesAreHidden,

@@ -40,8 +40,8 @@ impl Transaction {
     /// Committing a read-only transaction never conflicts.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if another commit has changed data that the transaction depends on:
-    /// nothing is written, and the transaction may succeed if it is run again. The errors of
+    /// [`Error::Conflict`] if another commit has changed data that the transaction depends on.
+    /// Nothing is written then, and the transaction may succeed if it is run again. The errors of
     /// [`Db::write`]; [`Error::TransactionEnded`], [`Error::TransactionTooOld`].
     ///
     /// [`Db::write`]: crate::Db::write

@@ -47,8 +47,8 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// As [`Transaction::get_for_update`]. [`Error::NotOrdered`] if the structure of the keyspace
-    /// does not order its keys and the range is not the whole keyspace.
+    /// As [`Transaction::get_for_update`]. [`Error::NotOrdered`] if the keyspace's structure does
+    /// not order its keys and the range is not the whole keyspace.
     ///
     /// [`Error::NotOrdered`]: crate::Error::NotOrdered
     pub fn depend_on_range<K: AsRef<[u8]>>(

@@ -76,10 +76,10 @@ impl Transaction {
     ///
     /// If the merge operator is commutative, as the built-in `add`, `minimum` and `maximum` are,
     /// transactions that only merge into the same key without reading it never conflict, whatever
-    /// their isolation level and concurrency control. You declare another operator commutative when
-    /// you [register](crate::Options::register_commutative_merge_operator) it. With other
-    /// operators, only serializable optimistic transactions never conflict in this way. Merges that
-    /// were spilled to disk may conflict under snapshot isolation.
+    /// their isolation level and concurrency control. Other operators are commutative if they were
+    /// [registered](crate::Options::register_commutative_merge_operator) as such. If the operator
+    /// is not commutative, the same holds only for serializable optimistic transactions. Merges
+    /// that were spilled to disk may conflict under snapshot isolation.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

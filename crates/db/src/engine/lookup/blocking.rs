@@ -1,4 +1,4 @@
-//! Blocking point lookups, of a single key or of a batch of keys.
+//! Blocking point lookups of a single key or of a batch of keys.
 
 use super::{ReadPosition, ReadView};
 use crate::engine::Engine;

@@ -1,5 +1,5 @@
-//! Point lookups. A lookup searches the memtables from the newest to the oldest, then the record
-//! cache, then the keyspace's dictionary.
+//! Point lookups. A lookup searches the memtables from newest to oldest, then the record cache, and
+//! then the keyspace's dictionary.
 //!
 //! *Scope*: the order in which a lookup searches the messages of a key, the sequence number at
 //! which it reads, and which results the record cache may keep.

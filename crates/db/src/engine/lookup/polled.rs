@@ -215,7 +215,7 @@ impl Engine {
                 key.answer.is_none() && !key.course.is_of(readers.of_key(key))
             };
             if polled.keys.iter().any(|key| is_new(key, &mut readers)) {
-                // Load the list of memtables before the version of the dictionary (E2).
+                // Load the list of memtables before the dictionary's version (E2).
                 drop(readers);
                 let slots = self.queue.slots();
                 readers = ReaderSet::of(self, polled);

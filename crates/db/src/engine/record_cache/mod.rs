@@ -16,9 +16,9 @@
 //! # Why the cache returns correct values
 //!
 //! A reader first picks a read position P, then loads the list of memtables, and then loads a
-//! version V of the tree (E2). The argument below uses only sequence numbers; there are no other
-//! generation counters. A version's cut is the sequence number up to which it contains all commits.
-//! `begun` is the cut of the newest memtable whose flush has begun.
+//! version V of the tree (E2). The argument below uses only sequence numbers, because there are no
+//! other generation counters. A version's cut is the sequence number up to which it contains all
+//! commits. `begun` is the cut of the newest memtable whose flush has begun.
 //!
 //! ```text
 //! incorporation of (b, c]           raise begun to c ── renew or forget the keys in (b, c]
@@ -135,7 +135,8 @@ pub struct RecordStats {
     pub ghost_hits: u64,
     /// Number of records in the cache.
     pub records: u64,
-    /// Maximum of `bytes`. Zero if there is no record cache.
+    /// Memory budget of the cache, in bytes, which `bytes` never exceeds. Zero if there is no
+    /// record cache.
     pub budget_bytes: u64,
     /// Memory that the cache uses when it is full, in bytes.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! Model check of the order of operations on the cache and the tree:
+//! Model check of the order in which the cache and the tree are changed and read:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model \

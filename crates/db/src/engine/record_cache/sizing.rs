@@ -13,7 +13,7 @@ pub(crate) struct CacheSample {
     /// caused.
     pub(crate) lookups: u64,
     pub(crate) reads: u64,
-    /// Number of device reads of index pages and maplet pages.
+    /// Number of device reads of index and maplet pages.
     pub(crate) guides: u64,
     /// Number of lookups that the record cache might have answered if it had `ghost_bytes` more
     /// bytes.

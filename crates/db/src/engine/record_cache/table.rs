@@ -10,8 +10,8 @@ const SLOTS: usize = 8;
 pub(super) const MOST_HEAT: u8 = 3;
 
 /// Offset of a record in the ring, and a mark. The two lowest bits of the mark are the record's use
-/// count since the ring last reached the record. The next bit tells whether the record is a sample
-/// that has not been read. The other bits are a part of the key's hash.
+/// count since the ring last reached it. The next bit tells whether the record is a sample that has
+/// not been read. The other bits are part of the key's hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecordSlot {
     pub(super) place: RingOffset,

@@ -62,11 +62,11 @@ pub(crate) struct DictionarySet {
     home: StructureContext,
     /// The tree, which contains the catalog and every keyspace that is not in another structure.
     pub(crate) tree: TieredTree,
-    /// The ordered map, which is created for the first keyspace that uses it.
+    /// The ordered map, created for the first keyspace that uses it.
     map: OnceLock<OrderedMap>,
-    /// The levels, which are created for the first keyspace that uses them.
+    /// The levels, created for the first keyspace that uses them.
     levels: OnceLock<LevelsDictionary>,
-    /// The hashed structure, which is created for the first keyspace that uses it.
+    /// The hashed structure, created for the first keyspace that uses it.
     hashed: OnceLock<HashedStructure>,
     volatile: OnceLock<VolatileMap>,
     paged: OnceLock<PagedDictionary>,

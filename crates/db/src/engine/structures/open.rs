@@ -270,7 +270,7 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Opens the hashed structure, without its unreadable runs and filters.
+    /// Opens the hashed structure without its unreadable runs and filters.
     fn open_hashed(&self, manifest: &Manifest, cut: SequenceNumber, surveyed: &DamageSurvey) -> Result<()> {
         let root = root_of(manifest, StructureKind::Hashed)?;
         let Some(root) = root.filter(|_| surveyed.hashed.is_empty()) else {

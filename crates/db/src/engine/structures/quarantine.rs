@@ -42,7 +42,7 @@ pub(super) struct QuarantinedPages {
     is_new: bool,
 }
 
-/// Writes that have not reached a dictionary. The engine must insert them into a memtable.
+/// Writes that have not reached a dictionary, which the engine must insert into a memtable.
 #[derive(Debug)]
 pub(in crate::engine) struct BacklogReplay {
     pub(in crate::engine) behind: DictionaryBacklog,

@@ -15,7 +15,7 @@ use alluvium_dictionary::contract::Dictionary;
 use alluvium_trees::map::OrderedMap;
 use std::collections::BTreeMap;
 
-/// The map that contains the data of all volatile keyspaces.
+/// The map with the data of all volatile keyspaces.
 #[derive(Debug)]
 pub(super) struct VolatileMap {
     pub(super) map: OrderedMap,

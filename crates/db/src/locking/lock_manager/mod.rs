@@ -37,8 +37,7 @@
 //! - **L2** Segments are disjoint and not empty, and each segment has at least one holder.
 //! - **L3** Each request in the queue is blocked by a holder of a lock or by an earlier request.
 //! - **L4** The wait-for graph has no cycles.
-//! - **L5** An owner that has released its locks is a holder of no segment and has no request in
-//!   the queue.
+//! - **L5** An owner that has released its locks holds no segment and has no request in the queue.
 
 #[cfg(all(test, alluvium_model_check))]
 mod model_check;
@@ -75,8 +74,8 @@ const HELD_BACK: Duration = Duration::from_millis(50);
 pub(crate) enum RangeLockMode {
     /// For reading. Compatible with other shared locks.
     Shared,
-    /// For merging operands whose order does not matter, without reading the value. Compatible with
-    /// other locks of this mode.
+    /// For merging operands in any order without reading the value. Compatible with other locks of
+    /// this mode.
     Merge,
     /// For writing. Conflicts with all other locks.
     Exclusive,
@@ -104,7 +103,7 @@ impl RangeLockMode {
     pub(crate) fn with(self, other: RangeLockMode) -> RangeLockMode {
         match self == other {
             true => self,
-            // Reading a key and merging into it changes a value that was read.
+            // A transaction that reads a key and merges into it changes a value that it has read.
             false => RangeLockMode::Exclusive,
         }
     }

@@ -13,8 +13,8 @@ mod real {
         mutex.lock()
     }
 
-    /// Waits until the condition variable is notified or the deadline is reached. Returns whether
-    /// it was notified before the deadline.
+    /// Waits until the condition variable is notified or the deadline is reached. Returns false if
+    /// the deadline was reached.
     pub(crate) fn wait<'m, T>(
         condvar: &Condvar,
         mut guard: MutexGuard<'m, T>,

@@ -35,7 +35,7 @@ fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.chunks(ELEMENT)
 }
 
-/// Returns a description of each violation of the isolation level.
+/// Describes each violation of the isolation level.
 pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     let mut found = Vec::new();
     let writers = writers(history);

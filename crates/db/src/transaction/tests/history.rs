@@ -116,7 +116,7 @@ impl Op {
         )
     }
 
-    /// Applies the write of the operation to a state. Does nothing for a read.
+    /// Applies the operation's write to a state. Does nothing for a read.
     pub(super) fn apply(&self, state: &mut State) {
         match self {
             Op::Get { .. }

@@ -9,7 +9,7 @@
 use super::history::{COUNTERS, Committed, History, LISTS, Op, REGISTERS, State};
 use crate::options::Isolation;
 
-/// Returns a description of each violation of the isolation level.
+/// Describes each violation of the isolation level.
 pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     let mut found = Vec::new();
     // The state after each number of commits.
