@@ -361,7 +361,7 @@ impl MemtableQueue {
 
     /// Finds the memtable to which a writer's sequence numbers belong after the memtable number has
     /// wrapped around. The writer reserved space in the memtable `sealed`, which has been sealed
-    /// since. The newest memtable has the same number, because a multiple of 256 seals followed.
+    /// since. A multiple of 256 seals followed, so the newest memtable had the same number again.
     #[cold]
     fn assign_after_wraparound(
         &self,
