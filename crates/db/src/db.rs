@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub const MAX_NAME: usize = 1024;
 
 /// A handle to an open store. Handles are cheap to clone and can be used from any thread. Dropping
-/// the last one closes the store.
+/// the last handle closes the store.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -66,22 +66,22 @@ impl fmt::Debug for Db {
 }
 
 impl Db {
-    /// Opens the store in a directory with the default [`Options`], or creates it if it does not
-    /// exist.
+    /// Opens the store in a directory with the default [`Options`], or creates one if there is
+    /// none.
     ///
     /// # Errors
-    /// As [`Options::open`].
+    /// The same errors as [`Options::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Options::new().open(path)
     }
 
-    /// Opens an existing store for reading only. No file in its directory is changed, so the store
-    /// may be on a read-only medium. The log is replayed into memory, and the replayed records stay
-    /// in memory while the store is open.
+    /// Opens an existing store read-only. No file in its directory is changed, so it may be on a
+    /// read-only medium. The log is replayed into memory, and the replayed records stay there while
+    /// the store is open.
     ///
-    /// Any number of processes can have the store open for reading at the same time. Each of them
-    /// sees the state of the store at the moment when it opened the store. A store that is open for
-    /// writing cannot be opened for reading, and vice versa.
+    /// Any number of processes can have the store open for reading at once. Each sees the state in
+    /// which it opened the store. A store cannot be open for reading and for writing at the same
+    /// time.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -141,13 +141,11 @@ impl Db {
         Keyspace::new(Arc::clone(&self.shared), definition)
     }
 
-    /// Returns the keyspace with this name, and creates it if it does not exist.
+    /// Returns the keyspace with this name, creating it if it does not exist.
     ///
     /// # Errors
-    /// The errors of creating the keyspace, if it does not exist: [`Error::TooLong`];
-    /// [`Error::BadOption`] if the name is empty or contains a control character; the errors of
-    /// [`Keyspace::put`].
-    /// contains a control character; as [`Keyspace::put`].
+    /// If the keyspace has to be created: [`Error::TooLong`]; [`Error::BadOption`] if the name is
+    /// empty or contains a control character; the errors of [`Keyspace::put`].
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let definition = match self.catalog().get(name) {
             Some(definition) => definition,
@@ -156,8 +154,8 @@ impl Db {
         Ok(self.handle(definition))
     }
 
-    /// Returns the keyspace with this name, and creates it with these options if it does not exist.
-    /// An existing keyspace must have been created with the same options, because they cannot be
+    /// Returns the keyspace with this name, creating it with these options if it does not exist. An
+    /// existing keyspace must have been created with the same options, because they cannot be
     /// changed. [`Db::keyspace`] does not compare options.
     ///
     /// ```
@@ -175,17 +173,16 @@ impl Db {
     ///
     /// # Errors
     /// The errors of [`Db::keyspace`]; [`Error::OptionsDiffer`] if the keyspace exists with other
-    /// options; [`Error::SharedOptionsDiffer`] if a new keyspace conflicts with the options that
-    /// existing keyspaces share; [`Error::NotRegistered`]; [`Error::BadOption`] if the value
-    /// threshold exceeds four pages or the options of the structure are invalid.
+    /// options; [`Error::SharedOptionsDiffer`] if a new keyspace conflicts with options shared by
+    /// existing keyspaces; [`Error::NotRegistered`]; [`Error::BadOption`] if the value threshold
+    /// exceeds four pages or the structure's options are invalid.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         let definition = self.find_or_create(name, options.structure.kind(), options)?;
         definition.options.require(name, options)?;
         Ok(self.handle(definition))
     }
 
-    /// Returns the keyspace with this name in the given structure, and creates it if it does not
-    /// exist. Otherwise like [`Db::keyspace_with`].
+    /// Like [`Db::keyspace_with`], but creates the keyspace in the given structure.
     pub(crate) fn keyspace_in(
         &self,
         name: &str,
@@ -260,10 +257,10 @@ impl Db {
             0,
             &format::encode_next(id + 1),
         );
-        // The keyspace must be registered before its first write: compactions look up its merge
-        // operator, and the dictionaries look up its structure.
+        // Register the keyspace before its first write, because compactions look up its merge
+        // operator, and the dictionaries its structure.
         self.engine().dictionaries.place(&definition)?;
-        // The structure may have allocated memory, so the caches must shrink by that much.
+        // The structure may have allocated memory, so shrink the caches by that much.
         self.engine().fit_memory()?;
         self.catalog().prepare(&definition);
         self.shared.commit(&commit, CommitKeyspaces::Catalog, None)?;
@@ -289,7 +286,7 @@ impl Db {
     /// Renames a keyspace. Handles to it stay valid.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`], [`Error::KeyspaceExists`], as [`Keyspace::put`].
+    /// [`Error::NoSuchKeyspace`]; [`Error::KeyspaceExists`]; the errors of [`Keyspace::put`].
     pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
         checked_name(to)?;
         let _schema = self.engine().schema.lock();
@@ -307,8 +304,8 @@ impl Db {
         Ok(())
     }
 
-    /// Drops a keyspace and all its records. The call writes one small log record; the space is
-    /// freed in the background. From now on, operations on handles to the keyspace fail.
+    /// Drops a keyspace and all its records. The call writes one small log record, and the space is
+    /// freed in the background. Afterwards, operations on handles to the keyspace fail.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`]; the errors of [`Keyspace::delete`].
@@ -316,8 +313,8 @@ impl Db {
         let _schema = self.engine().schema.lock();
         let definition = self.catalog().get(name).ok_or_else(|| no_such(name))?;
         self.catalog().begin_drop(&definition);
-        // Wait for writers that did not see the drop: each of them must have a sequence number
-        // before the range is deleted, so that the range delete covers its write.
+        // Wait for writers that did not see the drop. They must have their sequence numbers before
+        // the range is deleted, so that the range delete covers their writes.
         self.engine().wait_for_writers();
         let mut commit = CommitRecord::default();
         commit.add(&[], &format::keyspace_key(name), MessageKind::Delete, 0, &[]);
@@ -335,7 +332,7 @@ impl Db {
     /// # Errors
     /// The errors of [`Keyspace::put`]; [`Error::OtherStore`] if the batch was filled for another
     /// store; [`Error::KeyspaceDropped`] if one of its keyspaces was dropped after the batch was
-    /// filled. If a keyspace was dropped, no write of the batch takes effect.
+    /// filled, in which case none of its writes takes effect.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         if batch.store.is_some_and(|store| store != self.shared.number()) {
             return Err(Error::OtherStore);
@@ -345,7 +342,7 @@ impl Db {
             .map(|_| ())
     }
 
-    /// Returns a future that writes a batch atomically, as [`Db::write`] does. The future is ready
+    /// Returns a future that writes a batch atomically, like [`Db::write`]. The future is ready
     /// once the write is acknowledged. Pending futures share log syncs, so a thousand concurrent
     /// durable writes take little longer than a single one.
     ///
@@ -362,7 +359,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::write`].
+    /// The same errors as [`Db::write`].
     pub fn write_async(&self, batch: WriteBatch) -> WriteFuture {
         let batch = match batch.store {
             Some(store) if store != self.shared.number() => Err(Error::OtherStore),
@@ -372,10 +369,10 @@ impl Db {
     }
 
     /// Syncs the log, so that every acknowledged write survives a loss of power. Writes of open
-    /// transactions are not among them: nothing in a transaction is durable before its commit.
+    /// transactions are not included: nothing in a transaction is durable before its commit.
     ///
     /// # Errors
-    /// I/O errors. After an I/O error, the store rejects writes until it is opened again.
+    /// I/O errors, after which the store rejects writes until it is reopened.
     pub fn sync(&self) -> Result<()> {
         self.shared.healthy()?;
         self.engine().health()?;
@@ -388,11 +385,11 @@ impl Db {
         Snapshot::new(SnapshotPin::now(&self.shared))
     }
 
-    /// Creates a named snapshot of the current state of all keyspaces. The snapshot remains when
-    /// the store is closed and opened again, until [`Db::remove_snapshot`] is called.
+    /// Creates a named snapshot of the current state of all keyspaces. It survives reopening the
+    /// store and exists until [`Db::remove_snapshot`] is called.
     ///
     /// # Errors
-    /// [`Error::SnapshotExists`], [`Error::TooLong`], as [`Keyspace::put`].
+    /// [`Error::SnapshotExists`]; [`Error::TooLong`]; the errors of [`Keyspace::put`].
     pub fn create_snapshot(&self, name: &str) -> Result<Snapshot> {
         checked_name(name)?;
         let _schema = self.engine().schema.lock();
@@ -406,8 +403,8 @@ impl Db {
         let at = format::encode_snapshot(pinned.sequence());
         commit.add(&[], &format::snapshot_key(name), MessageKind::Put, 0, &at);
         self.shared.commit(&commit, CommitKeyspaces::Catalog, None)?;
-        // The named snapshot needs a reference of its own: the handle returned below releases its
-        // reference when it is dropped.
+        // The named snapshot needs its own reference, because the handle returned below releases
+        // one when it is dropped.
         self.engine().open_snapshot_at(pinned.sequence());
         self.catalog().add_snapshot(name, pinned.sequence());
         Ok(Snapshot::new(pinned))
@@ -428,18 +425,18 @@ impl Db {
         Ok(Snapshot::new(SnapshotPin::at(&self.shared, at)))
     }
 
-    /// Returns the names of all named snapshots, in order, each with its sequence number.
+    /// Returns the names of all named snapshots, in order, and their sequence numbers.
     #[must_use]
     pub fn snapshots(&self) -> Vec<(String, u64)> {
         self.catalog().snapshots().into_iter().collect()
     }
 
-    /// Removes a named snapshot. Handles to the snapshot stay valid until they are dropped. The
-    /// versions that the snapshot retained are freed once the removal is durable: after
-    /// [`Db::sync`], after a checkpoint, or within [`Options::sync_interval`].
+    /// Removes a named snapshot. Handles to it stay valid until they are dropped. The versions that
+    /// it retained are freed once the removal is durable: after [`Db::sync`], after a checkpoint,
+    /// or within [`Options::sync_interval`].
     ///
     /// # Errors
-    /// [`Error::NoSuchSnapshot`], as [`Keyspace::delete`].
+    /// [`Error::NoSuchSnapshot`]; the errors of [`Keyspace::delete`].
     pub fn remove_snapshot(&self, name: &str) -> Result<()> {
         let _schema = self.engine().schema.lock();
         let at = self
@@ -457,8 +454,8 @@ impl Db {
     }
 
     /// Flushes every acknowledged write into the tree and makes it durable, which empties the log.
-    /// The store makes checkpoints on its own; an explicit call is useful before measuring the size
-    /// on disk, for instance.
+    /// The store takes checkpoints on its own; an explicit call is useful, for instance, before
+    /// measuring the size on disk.
     ///
     /// # Errors
     /// I/O errors; [`Error::is_full`].
@@ -469,8 +466,8 @@ impl Db {
     }
 
     /// Compacts the whole store: removes old versions and tombstones, and applies compaction
-    /// filters to every value. Background compactions run only where they are expected to save more
-    /// work than they cost. This call rewrites all data once, regardless of cost.
+    /// filters to every value. Background compactions run only where they should save more work
+    /// than they cost, but this call rewrites all data regardless of cost.
     ///
     /// # Errors
     /// I/O errors; [`Error::is_full`].
@@ -480,23 +477,23 @@ impl Db {
         self.engine().compact()
     }
 
-    /// Reads the whole store and returns one sentence for each defect, and one for each tier other
-    /// than the first that cannot be read. An empty list means that the store is intact. Reads and
-    /// writes continue during the check; background work pauses.
+    /// Reads the whole store and returns one sentence per defect, and one per tier after the first
+    /// that cannot be read. An empty list means that the store is intact. Reads and writes continue
+    /// during the check, but background work pauses.
     ///
     /// # Errors
-    /// I/O errors. Damage is reported in the list and is not an error.
+    /// I/O errors. Damage is not an error; it is reported in the list.
     pub fn check(&self) -> Result<Vec<String>> {
         Ok(self.check_report(|_| ())?.into_sentences())
     }
 
-    /// Checks the store as [`Db::check`] does. In addition, calls `progress` as the check advances,
-    /// and reports how much data of each structure was read.
+    /// Like [`Db::check`], but also calls `progress` as the check advances, and reports how much
+    /// data of each structure was read.
     ///
     /// The check reads everything that a lookup or an opening of the store could reach: leaves,
     /// index nodes, values outside leaves, maplets, the trunk, the manifest, the extent map, all
     /// copies of the superblock, and the log. It bypasses the cache and reads from the device. It
-    /// does not stop at the first damage, but lists all of it.
+    /// does not stop at the first damage but lists all of it.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -509,46 +506,44 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::check`].
+    /// The same errors as [`Db::check`].
     pub fn check_report(&self, mut progress: impl FnMut(Progress)) -> Result<CheckReport> {
         self.engine().is_open()?;
         self.engine().check(CheckLevel::Everything, &mut progress)
     }
 
-    /// Verifies only the allocation of extents: which extents are in use, and which structure uses
-    /// each of them. In contrast to [`Db::check`], the call reads almost nothing from the device.
-    /// Returns one sentence for each defect.
+    /// Verifies only the extent allocation: which extents are in use, and which structure uses
+    /// each. Unlike [`Db::check`], the call reads almost nothing from the device. Returns one
+    /// sentence per defect.
     ///
     /// # Errors
-    /// As [`Db::check`].
+    /// The same errors as [`Db::check`].
     pub fn check_structure(&self) -> Result<Vec<String>> {
         Ok(self.check_structure_report()?.into_sentences())
     }
 
-    /// Verifies the allocation of extents as [`Db::check_structure`] does, but reports unreadable
-    /// tiers separately from defects.
+    /// Like [`Db::check_structure`], but reports unreadable tiers separately from defects.
     ///
     /// # Errors
-    /// As [`Db::check`].
+    /// The same errors as [`Db::check`].
     pub fn check_structure_report(&self) -> Result<CheckReport> {
         self.engine().is_open()?;
         self.engine().check(CheckLevel::Trunk, &mut |_| ())
     }
 
     /// Returns the commits that had been written to the log but were missing when the store was
-    /// opened, or `None` if no commit was missing. The notes of a [`CheckReport`] mention them too.
+    /// opened, or `None` if none were missing. The notes of a [`CheckReport`] mention them too.
     ///
-    /// The store opens without such commits only if a loss of power may explain their absence,
-    /// because the log was last written during another boot of the machine or another mount of the
-    /// file system. In any other case the missing commits must be damaged, and the store does not
-    /// open.
+    /// A store with missing commits opens only if a loss of power may explain them, because the log
+    /// was last written during another boot of the machine or another mount of the file system.
+    /// Otherwise the log must have been damaged, and the store does not open.
     #[must_use]
     pub fn lost_commits(&self) -> Option<LostCommits> {
         self.engine().store.log().lost_tail().map(LostCommits::new)
     }
 
     /// Does about a millisecond of background work on the calling thread, and returns whether there
-    /// was any work to do. Meant for programs that open the store without background threads.
+    /// was any to do. For programs that open the store without background threads.
     ///
     /// # Errors
     /// I/O errors.
@@ -559,8 +554,8 @@ impl Db {
         Ok(self.engine().work()? == SliceOutcome::Something)
     }
 
-    /// Changes the memory limit of the store, in bytes. The caches are resized immediately.
-    /// Memtables and the log keep their sizes until the store is opened again.
+    /// Changes the store's memory limit, in bytes. The caches are resized immediately. Memtables
+    /// and the log keep their sizes until the store is reopened.
     ///
     /// # Errors
     /// [`Error::BadOption`] if the limit is below what the memtables and the log need.
@@ -569,9 +564,9 @@ impl Db {
         self.engine().set_memory(bytes)
     }
 
-    /// Sets how many bytes of memory the program uses outside the store that shall count towards
-    /// the store's memory limit. The caches shrink by this amount, but not below a sixteenth of the
-    /// limit; the sizes of memtables and log do not change. Each call replaces the previous value.
+    /// Sets how many bytes of memory used outside the store count towards its memory limit. The
+    /// caches shrink by this amount, but not below a sixteenth of the limit; memtables and the log
+    /// keep their sizes. Each call replaces the previous value.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -580,9 +575,8 @@ impl Db {
         self.engine().set_external_memory(bytes)
     }
 
-    /// Returns the number of requests to each keyspace in each hour since the store was opened. The
-    /// numbers are estimates from a sample of one request in 64. Keyspaces without a sampled
-    /// request are omitted.
+    /// Returns the hourly number of requests to each keyspace since the store was opened, estimated
+    /// from a sample of one request in 64. Keyspaces without a sampled request are omitted.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -601,19 +595,19 @@ impl Db {
         self.engine().workload()
     }
 
-    /// Compares the cost predicted by the model of the structure with the measured cost, both since
-    /// the store was opened and for each completed hour: see [`Forecast`]. Returns `None` if no
-    /// request has been sampled yet. The call uses some milliseconds of processor time, or up to a
-    /// second for a large store.
+    /// Compares the structure's predicted cost with the measured cost, both since the store was
+    /// opened and for each completed hour: see [`Forecast`]. Returns `None` if no request has been
+    /// sampled yet. The call uses some milliseconds of processor time, or up to a second for a
+    /// large store.
     ///
     /// # Errors
-    /// [`Error::Closed`]; as [`Keyspace::approximate_len`].
+    /// [`Error::Closed`]; the errors of [`Keyspace::approximate_len`].
     pub fn forecast(&self) -> Result<Option<Forecast>> {
         self.engine().forecast()
     }
 
-    /// Returns the settings that the store chose when it was opened, and the settings that it would
-    /// choose for new keyspaces. Each choice states its reason.
+    /// Returns the settings that the store chose when it was opened and those that it would choose
+    /// for new keyspaces, each with its reason.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -630,12 +624,12 @@ impl Db {
     }
 
     /// Returns the record cache's share of cache memory that minimises the predicted cost of the
-    /// requests received since the store was opened. Returns `None` if the current share should
-    /// stay: if no other share is cheaper by more than the uncertainty of the model, if no request
-    /// was sampled, or if the structure has no cost model.
+    /// requests since the store was opened. Returns `None` if the current share should stay because
+    /// no other share is cheaper by more than the uncertainty of the model, if no request was
+    /// sampled, or if the structure has no cost model.
     ///
     /// # Errors
-    /// As [`Db::forecast`].
+    /// The same errors as [`Db::forecast`].
     pub fn advise(&self) -> Result<Option<CacheAdvice>> {
         self.engine().is_open()?;
         self.engine().advise()
@@ -652,13 +646,13 @@ impl Db {
         self.engine().advice_for(record_share)
     }
 
-    /// Sets the record cache's share of cache memory to the advised value, and starts to monitor
-    /// the effect. If lookups then read more than the upper bound of the prediction, or more than
-    /// before the change, the change is reverted within a minute. Otherwise the new share stays in
-    /// effect until the store is closed. [`Db::trials`] returns the outcome.
+    /// Sets the record cache's share of cache memory to the advised value and monitors the effect.
+    /// If lookups then read more than the upper bound of the prediction, or more than before, the
+    /// change is reverted within a minute. Otherwise the new share stays in effect until the store
+    /// is closed. [`Db::trials`] returns the outcome.
     ///
     /// A background thread monitors the change. In a store without background threads
-    /// ([`Options::workers`] is 0), each call of [`Db::work`] does so instead.
+    /// ([`Options::workers`] is 0), calls of [`Db::work`] do so instead.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -680,25 +674,25 @@ impl Db {
         self.engine().apply_advice(advice)
     }
 
-    /// Returns the latest changes made by [`Db::apply_advice`], at most 16, oldest first, each with
-    /// its outcome. The list is not persistent: closing the store discards it.
+    /// Returns up to 16 of the latest changes made by [`Db::apply_advice`], oldest first, with
+    /// their outcomes. The list is lost when the store is closed.
     #[must_use]
     pub fn trials(&self) -> Vec<Trial> {
         self.engine().trials.list()
     }
 
-    /// Returns a [`Reads`], with which one thread can read many keys concurrently without an async
+    /// Returns a [`Reads`], which lets one thread read many keys concurrently without an async
     /// executor.
     #[must_use]
     pub fn reads<T>(&self) -> Reads<T> {
         Reads::new(&self.shared)
     }
 
-    /// Returns a plain-text drawing of the tree. It has one line for each node of the trunk and one
-    /// for each child of the node, with the child's runs. Each key starts with the number of its
-    /// keyspace. If the store has paged keyspaces, the levels of their tree follow, one line per
-    /// level: see [`Db::outline_pages`]. If the store has several tiers, the contents of each tier
-    /// follow: see [`Db::outline_tiers`].
+    /// Returns a plain-text drawing of the tree, with one line per trunk node and one per child of
+    /// the node, which shows the child's runs. Each key starts with the number of its keyspace. If
+    /// the store has paged keyspaces, one line per level of their tree follows: see
+    /// [`Db::outline_pages`]. If the store has several tiers, their contents follow: see
+    /// [`Db::outline_tiers`].
     #[must_use]
     pub fn draw(&self) -> String {
         let mut drawing = self.engine().dictionaries.tree.draw();
@@ -716,7 +710,7 @@ impl Db {
 
     /// Describes the pages that are updated in place: the nodes of each level, their fill factors,
     /// pending messages, and free pages. Returns `None` if the store has no paged keyspace. The
-    /// call reads every node, and flushes are blocked until it returns.
+    /// call reads every node and blocks flushes until it returns.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -737,10 +731,9 @@ impl Db {
         self.engine().dictionaries.outline_pages()
     }
 
-    /// Returns the shape of the tree as plain data: the nodes of the trunk, their pivots and
-    /// bundles, the runs in the bundles, and the running compactions. Each key starts with the
-    /// number of its keyspace. The call copies the keys of the trunk and reads nothing from the
-    /// device.
+    /// Returns the shape of the tree as plain data: the trunk nodes, their pivots and bundles, the
+    /// runs in the bundles, and the running compactions. Each key starts with the number of its
+    /// keyspace. The call copies the keys of the trunk and reads nothing from the device.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -758,8 +751,8 @@ impl Db {
         self.engine().dictionaries.tree.outline()
     }
 
-    /// Returns the run of the tree that has this group number and this index in the group, both
-    /// taken from [`Db::outline`]. Returns `None` if the run is no longer part of the tree.
+    /// Returns the run with this group number and this index in the group, both taken from
+    /// [`Db::outline`]. Returns `None` if the run is no longer part of the tree.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         self.engine().dictionaries.tree.outline_run(group, place)
@@ -772,9 +765,9 @@ impl Db {
     }
 
     /// Closes the store. All writes in memory are flushed to disk first, so that the next opening
-    /// is fast. From now on, operations on other handles fail. Dropping the last handle also closes
-    /// the store, but cannot report an error. If the call comes from code that the store itself
-    /// runs, such as a waker, it returns at once, and another thread closes the store.
+    /// is fast. Afterwards, operations on other handles fail. Dropping the last handle also closes
+    /// the store, but cannot report an error. If code that the store itself runs, such as a waker,
+    /// makes the call, it returns at once, and another thread closes the store.
     ///
     /// # Errors
     /// I/O errors. No acknowledged write is lost.
@@ -782,7 +775,7 @@ impl Db {
         self.shared.close()
     }
 
-    /// Abandons the store as if the process had crashed: from now on, no handle writes anything.
+    /// Abandons the store as if the process had crashed: no handle writes anything afterwards.
     pub(crate) fn end_abruptly(&self) {
         self.shared.workers.stop();
         self.shared.engine.abandon();
@@ -795,9 +788,9 @@ fn no_such(name: &str) -> Error {
     }
 }
 
-/// Returns an error if a new name is too long, is empty, or contains a control character, which
-/// lists of names could not show unambiguously. Existing keyspaces with such names remain usable
-/// and can be renamed.
+/// Returns an error if a new name is too long, empty, or contains a control character, which would
+/// make lists of names ambiguous. Existing keyspaces with such names remain usable and can be
+/// renamed.
 fn checked_name(name: &str) -> Result<()> {
     let why = match name {
         "" => Some("the name is empty: give at least one character".to_owned()),

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Result of an operation on the store.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The kind of an [`enum@Error`]. Programs match on it to decide how to react.
+/// The kind of an [`enum@Error`], on which programs match to decide how to react.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -101,8 +101,7 @@ impl StorageError {
         }
     }
 
-    /// Returns whether the damage affects only the extent map, which a repair rebuilds without loss
-    /// of data.
+    /// Returns whether only the extent map is damaged, which a repair rebuilds without losing data.
     #[must_use]
     pub fn is_extent_map_damaged(&self) -> bool {
         matches!(&self.0, Storage::Corrupt { place, .. } if place.object == OnDiskObject::ExtentMap)
@@ -148,9 +147,9 @@ pub enum Error {
         /// Message of the error that the background step returned.
         cause: String,
     },
-    /// The keyspace rejects writes, because damage was found while its pages were being changed.
-    /// Other keyspaces still accept writes. After the store is opened again, the undamaged part of
-    /// this keyspace can be read, including every acknowledged write to that part.
+    /// The keyspace rejects writes because damage was found while its pages were being changed.
+    /// Other keyspaces still accept writes. After the store is reopened, the undamaged part of this
+    /// keyspace is readable, with every acknowledged write to it.
     #[error(
         "the keyspace {keyspace:?} rejects writes because its pages are damaged ({cause}): list the damage with `alluvium check`; then restore a backup, run `alluvium repair`, or drop the paged keyspaces"
     )]
@@ -207,8 +206,8 @@ pub enum Error {
         /// Value that the caller requested, as text.
         asked: String,
     },
-    /// The keyspace was not created. All keyspaces of the same structure in a store share certain
-    /// options, and a requested value differs from the shared value.
+    /// The keyspace was not created, because all keyspaces of the same structure share certain
+    /// options, and a requested value differs from the shared one.
     #[error(
         "the keyspace {keyspace:?} cannot be created with the {option} {asked}: all keyspaces of this structure in a store share this setting, and this store uses {has}; create the keyspace with the same setting, or in another store"
     )]
@@ -246,21 +245,21 @@ pub enum Error {
         "the keyspace {keyspace:?} has no merge operator: merge into a keyspace that was created with one"
     )]
     NoOperator {
-        /// Name of the keyspace. Its options specify no `merge_operator`.
+        /// Name of the keyspace, whose options specify no `merge_operator`.
         keyspace: String,
     },
     /// The merge operator rejected the operand.
     #[error("the merge operator of keyspace {keyspace:?} rejects the operand: {why}")]
     BadOperand {
-        /// Name of the keyspace to which the operand was to be merged.
+        /// Name of the keyspace with the key to merge into.
         keyspace: String,
-        /// Description of the operands that the operator accepts.
+        /// Explanation of which operands the operator accepts.
         why: String,
     },
-    /// The stored value is not a valid base value for the operands that were merged into it. The
-    /// store keeps both the value and the operands: a snapshot taken before the merges still reads
-    /// the value, and a put or a delete of the key resolves the error. Other keys are not affected:
-    /// an iterator that returned this error continues with the next key.
+    /// The stored value is not a valid base for the operands that were merged into it. The store
+    /// keeps both: a snapshot taken before the merges still reads the value, and a put or delete of
+    /// the key resolves the error. Other keys are not affected, and an iterator that returned this
+    /// error continues with the next key.
     #[error(
         "the value of the key \"{}\" in keyspace {keyspace:?} cannot be merged, because the merge operator {operator} rejects it ({why}): put another value, or delete the key",
         key.escape_ascii()
@@ -268,7 +267,7 @@ pub enum Error {
     BadBase {
         /// Name of the keyspace, or an empty string if the catalog no longer contains it.
         keyspace: String,
-        /// The key, as the program wrote it, whose value is invalid.
+        /// Key of the invalid value, as the program wrote it.
         key: Vec<u8>,
         /// Registered name of the merge operator.
         operator: String,
@@ -290,9 +289,9 @@ pub enum Error {
         "volatile keyspaces hold {held} of at most {most} bytes, and {bytes} more do not fit: delete data, which frees memory after the next merge in the background, or create them with a higher limit (`Structure::Volatile`)"
     )]
     VolatileFull {
-        /// Memory that all volatile keyspaces use together, in bytes.
+        /// Bytes of memory used by all volatile keyspaces combined.
         held: u64,
-        /// Limit for all volatile keyspaces together, in bytes.
+        /// Limit for all volatile keyspaces combined, in bytes.
         most: u64,
         /// Bytes that the rejected write would have added.
         bytes: u64,
@@ -322,7 +321,7 @@ pub enum Error {
         keyspace: String,
         /// The key that is out of order.
         key: Vec<u8>,
-        /// The key passed immediately before `key`; it is greater than or equal to `key`.
+        /// The key passed immediately before `key`. It is greater than or equal to `key`.
         after: Vec<u8>,
     },
     /// The log no longer contains all commits that a follower requested.
@@ -332,17 +331,17 @@ pub enum Error {
     ChangesGone {
         /// Sequence number of the last commit that the follower has processed.
         after: u64,
-        /// Lowest sequence number after which the log is complete, and from which a follower can
-        /// continue.
+        /// Lowest sequence number after which the log is complete, so that a follower can continue
+        /// from it.
         oldest: u64,
     },
-    /// The store was opened for reading only.
+    /// The store was opened read-only.
     #[error("the store was opened for reading only: open it with `Db::open` to write to it")]
     ReadOnly,
     /// The ingest has already failed with an earlier error and accepts no more records.
     #[error("the ingest failed earlier and wrote nothing: begin another one")]
     IngestEnded,
-    /// The restored data is damaged, and so is the backup from which it was copied.
+    /// The restored data is damaged, and so is the backup that it was copied from.
     #[error(
         "{from} is damaged, so nothing was restored: use another backup, or try `alluvium::repair` on a copy of it; defects found: {}, the first: {}",
         findings.len(),
@@ -354,8 +353,8 @@ pub enum Error {
         /// The defects found, one sentence each.
         findings: Vec<String>,
     },
-    /// The data copied to a backup is damaged. The store itself is then damaged too, unless the
-    /// copy was written incorrectly.
+    /// The data copied to a backup is damaged. So is the store itself, unless the copy was written
+    /// incorrectly.
     #[error(
         "the copy is damaged, so no backup was made: run `alluvium check` on the store, keep the existing backups, and repair the store or restore one of them; defects found: {}, the first: {}",
         findings.len(),
@@ -365,7 +364,7 @@ pub enum Error {
         /// The defects found, one sentence each.
         findings: Vec<String>,
     },
-    /// After the transaction began, another commit changed data that the transaction depends on. No
+    /// Another commit changed data that the transaction depends on after the transaction began. No
     /// write of the transaction takes effect.
     #[error(
         "another commit has written to the key \"{}\" in keyspace {keyspace:?}, or to a range that begins there, on which the transaction depends: run the transaction again, as `Db::transaction` does",
@@ -385,12 +384,11 @@ pub enum Error {
     Deadlock {
         /// Number of the transaction that was aborted.
         victim: u64,
-        /// The transactions that wait for one another, each with the key that it waits to lock.
-        /// Each transaction waits for a lock that the next one in the list holds; the last one
-        /// waits for a lock that the first one holds.
+        /// The transactions in the cycle, each with the key that it is waiting to lock. Each waits
+        /// for a lock held by the next in the list, and the last waits for one held by the first.
         cycle: Vec<(u64, Vec<u8>)>,
     },
-    /// The transaction waited for a lock for longer than the timeout. Nothing was changed, and the
+    /// The transaction waited for a lock longer than the timeout. Nothing was changed, and the
     /// transaction stays open.
     #[error(
         "the key \"{}\" in keyspace {keyspace:?} could not be locked within {waited:?}, because it is locked by transaction {}: commit or roll back that transaction, or wait longer (`TransactionOptions::lock_timeout`)",
@@ -407,23 +405,23 @@ pub enum Error {
         /// Numbers of the transactions that hold the lock.
         holders: Vec<u64>,
     },
-    /// The store aborted the transaction because it was open for longer than its age limit. No
-    /// write of the transaction takes effect.
+    /// The store aborted the transaction because it was open longer than its age limit. No write of
+    /// the transaction takes effect.
     #[error(
         "the transaction was rolled back because it was open for longer than {most:?}: begin another one, or allow more time (`TransactionOptions::timeout`)"
     )]
     TransactionTooOld {
-        /// Value of `TransactionOptions::timeout` that was exceeded.
+        /// The `TransactionOptions::timeout` that was exceeded.
         most: Duration,
     },
     /// The transaction has already ended.
     #[error("the transaction has ended because {why}: begin another one")]
     TransactionEnded {
-        /// The reason why the transaction ended, as a clause: "it was committed".
+        /// Why the transaction ended, as a clause such as "it was committed".
         why: &'static str,
     },
-    /// The savepoint does not exist: it was released, the transaction was rolled back to an earlier
-    /// savepoint, or the savepoint belongs to another transaction.
+    /// The savepoint does not exist. Either it was released, the transaction was rolled back to an
+    /// earlier savepoint, or the savepoint belongs to another transaction.
     #[error(
         "the transaction does not have this savepoint: it was released, the transaction was rolled back to an earlier one, or it belongs to another transaction"
     )]
@@ -434,13 +432,12 @@ pub enum Error {
     TransactionLimit {
         /// Name of the limited resource, in words.
         what: &'static str,
-        /// Maximum of the resource: in bytes for writes and memory, and a count for other
-        /// resources.
+        /// Maximum of the resource, in bytes for writes and memory, otherwise a count.
         most: usize,
-        /// Name of the option that raises the limit, with the type that has the option.
+        /// Name of the option that raises the limit, including the type that has it.
         option: &'static str,
     },
-    /// The transaction failed in each of the permitted attempts. None of its writes takes effect.
+    /// The transaction failed in each of its permitted attempts. None of its writes takes effect.
     #[error(
         "the transaction was run {tries} times and failed each time: try again later, or allow more attempts (`TransactionOptions::max_tries`); the last error: {cause}"
     )]
@@ -455,7 +452,7 @@ pub enum Error {
     BadOption {
         /// Name of the option in words, such as "value threshold".
         option: &'static str,
-        /// Explanation of what is wrong with the value, and of which values are valid.
+        /// Explanation of what is wrong with the value and which values are valid.
         why: String,
     },
 }
@@ -473,7 +470,7 @@ impl From<Device> for Error {
 }
 
 impl Error {
-    /// Returns the kind of the error. Programs match on it to decide how to react.
+    /// Returns the kind of the error, on which programs match to decide how to react.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -512,15 +509,15 @@ impl Error {
     }
 
     /// Returns whether the operation failed because disk space or another resource is exhausted.
-    /// The operation changed nothing. Reads and deletes still work, and writes resume without
-    /// intervention once space is available.
+    /// Nothing was changed. Reads and deletes still work, and writes resume without intervention
+    /// once space is available.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Storage(error) if error.inner().is_full())
     }
 
-    /// If the error reports that a tier other than the first one failed, returns the number of that
-    /// tier and the access that failed. Otherwise returns `None`.
+    /// Returns the tier and the access that failed, if the error reports the failure of a tier
+    /// after the first. Otherwise returns `None`.
     pub(crate) fn failing_tier(&self) -> Option<(u8, FailedAccess)> {
         self.storage().and_then(Storage::failing_tier)
     }

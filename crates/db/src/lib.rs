@@ -54,7 +54,7 @@
 
 #![warn(missing_docs)]
 
-// Some unit tests use the same source files as the integration tests, which refer to this crate as
+// Some unit tests share source files with the integration tests, which refer to this crate as
 // `alluvium`.
 #[cfg(all(test, not(alluvium_model_check)))]
 extern crate self as alluvium;
@@ -137,7 +137,7 @@ pub use transaction::write_set::{OwnWrite, WriteSet, WriteSetIter};
 pub use transaction::{Savepoint, Transaction, TransactionIter, TransactionUnorderedScan};
 pub use write::batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 
-/// A standalone in-memory cache, whose size is limited to a number of bytes.
+/// A standalone in-memory cache with a size limit in bytes.
 ///
 /// ```
 /// use alluvium::cache::{Cache, CacheOptions};

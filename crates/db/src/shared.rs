@@ -26,11 +26,11 @@ pub(crate) struct SharedStore {
     pub(crate) reactor: Arc<Reactor>,
     pub(crate) committer: AsyncCommitter,
     pub(crate) recorders: LatencyRecorders,
-    /// Mutex that a thread locks while it closes the store, so that a second closing thread waits.
+    /// Held by a thread while it closes the store, so that a second closing thread waits.
     pub(crate) closing: Arc<Mutex<()>>,
 }
 
-/// The parts of a store that closing it stops, in one value that another thread can own.
+/// What closing a store has to stop, in one value that another thread can own.
 struct StoreShutdown {
     engine: Arc<Engine>,
     workers: Arc<BackgroundWorkers>,
@@ -40,7 +40,7 @@ struct StoreShutdown {
 }
 
 impl StoreShutdown {
-    /// Closes the store. If another thread is already closing it, waits until that thread is done.
+    /// Closes the store, or waits until the thread that is already closing it is done.
     fn close(&self) -> Result<()> {
         let _closing = self.closing.lock();
         self.committer.stop();
@@ -50,8 +50,7 @@ impl StoreShutdown {
         result
     }
 
-    /// Closes the store on a thread that has no caller. An error is logged, since it cannot be
-    /// returned.
+    /// Closes the store on a thread that has no caller, so an error is logged instead of returned.
     fn close_in_background(self) {
         if let Err(error) = self.close() {
             tracing::error!(%error, "{NOT_IN_ORDER}");
@@ -60,12 +59,12 @@ impl StoreShutdown {
 }
 
 impl SharedStore {
-    /// Returns a number that identifies this store among all open stores of the process.
+    /// Returns a number that distinguishes this store from the other open stores of the process.
     pub(crate) fn number(&self) -> usize {
         Arc::as_ptr(&self.engine).addr()
     }
 
-    /// Returns an error if the store rejects writes, or the error of a background step that failed.
+    /// Returns an error if the store rejects writes or a background step has failed.
     pub(crate) fn healthy(&self) -> Result<()> {
         self.workers.failure()
     }
@@ -87,8 +86,9 @@ impl SharedStore {
         Ok(last)
     }
 
-    /// Drops a future's reference to the store. If it is the last reference, another thread closes
-    /// the store: closing takes time, and must not block the thread that polls or drops a future.
+    /// Drops a future's reference to the store. If it is the last one, another thread closes the
+    /// store, because closing takes time and must not block the thread that polls or drops a
+    /// future.
     pub(crate) fn release_in_background(self: Arc<Self>) {
         let Some(last) = Arc::into_inner(self) else {
             return;
@@ -101,7 +101,7 @@ impl SharedStore {
         }
     }
 
-    /// Updates the counters of multi-key gets with one call that requested `keys` keys.
+    /// Counts one multi-key get of `keys` keys.
     pub(crate) fn count_multi_get(&self, keys: usize) {
         self.engine.counters.add([
             (EngineCounter::MultiGets, 1),
@@ -110,8 +110,8 @@ impl SharedStore {
     }
 
     /// Closes the store. If the calling thread is itself working for the store or reading from it,
-    /// for example in a waker of the program, waiting for that work to end would deadlock; in this
-    /// case another thread closes the store.
+    /// as a waker of the program may be, waiting for that work to end would deadlock, so another
+    /// thread closes the store instead.
     pub(crate) fn close(&self) -> Result<()> {
         let open = StoreShutdown {
             engine: Arc::clone(&self.engine),
@@ -148,7 +148,7 @@ pub(crate) struct OpenKeyspace {
 }
 
 impl OpenKeyspace {
-    /// Converts a user key to a key of the tree, and returns it with the keyspace's definition.
+    /// Converts a user key to a tree key, and returns it with the keyspace's definition.
     pub(crate) fn asked_key(&self, key: &[u8]) -> (TreeKey, Arc<KeyspaceDefinition>) {
         let key = format::tree_key(&self.definition.prefix, key);
         (key, Arc::clone(&self.definition))

@@ -1,4 +1,4 @@
-//! Backups of tiered stores into directories that the user chooses.
+//! Backups of tiered stores into user-chosen directories.
 
 use crate::admin::tiers;
 use crate::db::Db;
@@ -18,8 +18,8 @@ impl Db {
     /// verified against its checksums, so that damage does not spread to the backup unnoticed.
     ///
     /// On file systems that can share blocks between files (XFS, Btrfs), only the verification
-    /// takes time. On other file systems all used space is read and written, but no free space.
-    /// Space that is freed during the copy is not reused until the copy has ended. An interrupted
+    /// takes time. On other file systems, the copy reads and writes all used space, but no free
+    /// space. Space freed while the copy runs is not reused until the copy ends. An interrupted
     /// copy cannot be opened as a store; a new copy into the same directory starts over.
     ///
     /// ```
@@ -41,10 +41,10 @@ impl Db {
         self.checkpoint_to_with(path, |_| ())
     }
 
-    /// Copies the store as [`Db::checkpoint_to`] does, and calls `progress` as the copy advances.
+    /// Like [`Db::checkpoint_to`], but calls `progress` as the copy advances.
     ///
     /// # Errors
-    /// As [`Db::checkpoint_to`].
+    /// The same errors as [`Db::checkpoint_to`].
     pub fn checkpoint_to_with(
         &self,
         path: impl AsRef<Path>,
@@ -77,10 +77,9 @@ impl Db {
         self.engine().copy_to(target, progress)
     }
 
-    /// Copies a store with several tiers as [`Db::checkpoint_to`] does. `further` lists one
-    /// directory for each tier after the first, in the order of the tiers. The directories may be
-    /// on different devices, in case no single device can store the whole copy. Their paths are
-    /// recorded in the copy.
+    /// Like [`Db::checkpoint_to`], for a store with several tiers. `further` lists one directory
+    /// per tier after the first, in tier order. The directories may be on different devices,
+    /// because no single device may be able to hold the whole copy. The copy records their paths.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -97,8 +96,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Db::checkpoint_to`]; [`Error::BadOption`](crate::Error::BadOption) if the
-    /// number of directories in `further` is not the number of tiers after the first, or if one
+    /// The errors of [`Db::checkpoint_to`]; [`Error::BadOption`](crate::Error::BadOption) if
+    /// `further` does not contain exactly one directory per tier after the first, or if one
     /// directory is inside another. After [`Error::BadOption`](crate::Error::BadOption), nothing
     /// has been created.
     pub fn checkpoint_to_tiers<P: AsRef<Path>>(

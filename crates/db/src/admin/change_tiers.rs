@@ -1,4 +1,4 @@
-//! Changes to the tiers of an open store: adding a tier, or draining one so that its device can be
+//! Changing the tiers of an open store: adding a tier, or draining one so that its device can be
 //! replaced.
 
 use crate::admin::path_checks;
@@ -15,21 +15,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum number of times that a drain rewrites the store. A compaction that runs during a rewrite
-/// may still write its output to the tier; the next rewrite moves that output.
+/// may still write its output to the tier, so that the next rewrite has to move it.
 const PASSES: usize = 5;
-/// Maximum number of waits for readers that still use the rewritten runs, and the length of a wait.
+/// How often, and for how long each time, a drain waits for readers that still use the rewritten
+/// runs.
 const WAITS: usize = 100;
 const WAIT: Duration = Duration::from_millis(5);
 
 impl Db {
-    /// Adds a tier in an empty directory. The new tier is treated as slower than the existing
-    /// tiers, and compactions may write to it from now on. Reads and writes continue during the
-    /// call. The store records the path of the tier.
+    /// Adds a tier in an empty directory. The store treats the new tier as slower than the existing
+    /// ones, and compactions may write to it once it has been added. Reads and writes continue
+    /// during the call. The store records the path of the tier.
     ///
     /// If the process crashes during the call, the store opens either with the tier or without it.
-    /// If the directory cannot become a tier, nothing has changed. If the tier was added but could
-    /// not be made durable, because the disk of the first directory is full or fails, the call
-    /// returns that error and can be repeated.
+    /// If the directory cannot become a tier, nothing has changed. If the first directory's disk is
+    /// full or fails after the tier was added, the tier is not durable yet: the call returns the
+    /// error and can be repeated.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -44,7 +45,7 @@ impl Db {
     /// # Errors
     /// [`Error::BadOption`] if the directory belongs to the store or is inside one of its
     /// directories, or if the store already has the maximum number of tiers; a `WrongTier` error
-    /// that describes the contents of the directory, if it is not empty; [`Error::is_full`]; I/O
+    /// that describes what the directory contains, if it is not empty; [`Error::is_full`]; I/O
     /// errors.
     pub fn add_tier(&self, path: impl AsRef<Path>, options: TierOptions) -> Result<()> {
         self.shared().healthy()?;
@@ -84,7 +85,7 @@ impl Db {
         self.end_adding(tier)
     }
 
-    /// Makes an added tier durable, and then allows new data to be written to it.
+    /// Makes an added tier durable, then admits new data to it.
     fn end_adding(&self, tier: u8) -> Result<()> {
         let store = &self.engine().store;
         // Record the path of the tier before the superblock includes the tier.
@@ -93,14 +94,14 @@ impl Db {
         Ok(store.end_adding(tier)?)
     }
 
-    /// Moves all data from a tier to the other tiers, and allows no new data on it until
-    /// [`Db::use_tier`] is called. Reads and writes continue during the call. The directory remains
-    /// a tier of the store and is almost empty afterwards, so it can be moved to another device
-    /// while the store is closed.
+    /// Moves all data from a tier to the other tiers, and admits no new data until [`Db::use_tier`]
+    /// is called. Reads and writes continue during the call. The directory remains a tier of the
+    /// store but is almost empty afterwards, so it can be moved to another device while the store
+    /// is closed.
     ///
-    /// The call rewrites all data of the store, as [`Db::compact`] does. A crash during the call
-    /// loses no data. The tier remains closed to new data when the store is opened again, and the
-    /// call can be repeated.
+    /// The call rewrites all data of the store, like [`Db::compact`]. A crash during the call loses
+    /// no data: the tier remains closed to new data when the store is reopened, and the call can be
+    /// repeated.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -115,9 +116,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the directory is not a tier of the store other than the first, if
-    /// the other tiers have too little space for its data, or if readers still use some of its
-    /// data; the errors of [`Db::compact`].
+    /// [`Error::BadOption`] if the directory is not one of the tiers after the first, if the other
+    /// tiers have too little space for its data, or if readers still use some of its data; the
+    /// errors of [`Db::compact`].
     pub fn drain_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
         let tier = self.further_tier(path.as_ref())?;
@@ -148,18 +149,18 @@ impl Db {
         )))
     }
 
-    /// Makes a tier that was drained or that has failed accept new data again. The data file of a
-    /// failed tier is reopened.
+    /// Lets a drained or failed tier accept new data again. The data file of a failed tier is
+    /// reopened.
     ///
-    /// If the tier was drained, the store must record that it is no longer drained, which needs
-    /// space in the first directory. If that directory is full, the tier nevertheless accepts data,
-    /// so that compactions can free space, and the call returns an error; it can be repeated later.
+    /// If the tier was drained, the store must record that it no longer is, which needs space in
+    /// the first directory. If that directory is full, the tier accepts data anyway, so that
+    /// compactions can free space; the call then returns an error and can be repeated later.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the directory is not a tier of the store other than the first, or if
-    /// the change could not be recorded for lack of space; a `WrongTier` error that describes the
-    /// current contents of the directory; I/O errors if the tier still fails. After a `WrongTier`
-    /// or I/O error, the tier is unchanged.
+    /// [`Error::BadOption`] if the directory is not one of the tiers after the first, or if there
+    /// is no space to record the change; a `WrongTier` error that describes what the directory
+    /// contains now; I/O errors if the tier still fails. After a `WrongTier` or I/O error, the tier
+    /// is unchanged.
     pub fn use_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
         let path = path.as_ref();
@@ -167,9 +168,8 @@ impl Db {
         self.readmit(tier, || Ok(Arc::new(FileDirectory::open(path)?) as _))
     }
 
-    /// Makes a drained or failed tier accept new data again. If a failed tier cannot be reopened in
-    /// its current directory, `opened` is called, and the tier is reopened in the directory that it
-    /// returns.
+    /// Lets a drained or failed tier accept new data again. If a failed tier cannot be reopened in
+    /// its current directory, calls `opened` and reopens the tier in the directory that it returns.
     pub(crate) fn readmit(
         &self,
         tier: u8,
@@ -196,7 +196,8 @@ impl Db {
         }
     }
 
-    /// Returns the error for a tier that accepts data again although the store could not record it.
+    /// Returns the error for a tier that accepts data again although the store could not record the
+    /// change.
     fn unremembered(&self, tier: u8, error: &Error) -> Error {
         let directories = self.engine().store.directories();
         let path = directories.get(tier).map(|directory| directory.describe());
@@ -209,8 +210,8 @@ impl Db {
         ))
     }
 
-    /// Returns the number of the tier in this directory, or an error if it is not a tier after the
-    /// first.
+    /// Returns the number of the tier in this directory, or an error if the directory is not one of
+    /// the tiers after the first.
     fn further_tier(&self, path: &Path) -> Result<u8> {
         let wanted = resolve_path(path);
         let directories = self.engine().store.directories();
@@ -245,7 +246,8 @@ impl Db {
         )))
     }
 
-    /// Writes the list of tiers to the first directory: their paths, and which of them are drained.
+    /// Writes the list of tiers to the first directory, with each tier's path and whether it is
+    /// drained.
     fn note_tiers(&self, changed: u8, is_drained: bool) -> Result<()> {
         let store = &self.engine().store;
         let all = store.directories().iter().zip(0..).skip(1);
@@ -264,7 +266,7 @@ impl Db {
         };
         let first = &**store.directory();
         match TierList::read(first) {
-            // Writing is unnecessary if the list is unchanged, so it cannot fail on a full disk.
+            // Skip the write if the list is unchanged, so that a full disk cannot make it fail.
             Ok(Some(written)) if written == list => Ok(()),
             _ => Ok(list.write(first)?),
         }

@@ -55,7 +55,7 @@ pub enum Change {
         /// Upper bound, exclusive; `None` if the range is unbounded.
         end: Option<Vec<u8>>,
     },
-    /// Records were ingested. The log does not contain them: to follow the change, read all keys
+    /// Records were ingested. The log does not contain them, so a follower has to read all keys
     /// from `first` to `last`.
     Ingest {
         /// Current name of the keyspace.
@@ -79,9 +79,8 @@ pub struct ChangeSet {
     pub changes: Vec<Change>,
 }
 
-/// An iterator over commits, in commit order: see [`Db::changes_since`](crate::Db::changes_since).
-/// Returns `None` after the last visible commit. When more commits become visible, the same
-/// iterator returns them.
+/// An iterator over commits in commit order: see [`Db::changes_since`](crate::Db::changes_since).
+/// It returns `None` after the last visible commit, and continues when more commits become visible.
 #[must_use]
 pub struct ChangeStream {
     shared: Arc<SharedStore>,
@@ -217,14 +216,14 @@ impl Iterator for ChangeStream {
 
 impl Db {
     /// Returns the commits after a sequence number, in commit order, as long as the log still
-    /// contains them. A follower uses this to keep another store, an index or a cache up to date.
+    /// contains them. A follower uses them to keep another store, an index or a cache up to date.
     /// It starts from a copy of the store ([`Db::checkpoint_to`] returns the sequence number of the
-    /// copy) or from [`Db::sequence`]. It then remembers the sequence number of the last commit
-    /// that it has processed.
+    /// copy) or from [`Db::sequence`], and remembers the sequence number of the last commit that it
+    /// has processed.
     ///
-    /// Checkpoints truncate the log. [`Options::keep_log`](crate::Options::keep_log) sets how many
-    /// bytes of log are retained beyond that. A follower gets an error if the commits that it needs
-    /// have been truncated, or if it missed commits while the store was closed.
+    /// Checkpoints truncate the log, but retain the number of bytes set by
+    /// [`Options::keep_log`](crate::Options::keep_log). If a commit that the follower needs has
+    /// been truncated, or if it missed commits while the store was closed, it gets an error.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -244,8 +243,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ChangesGone`], with the sequence number after which the log is complete; I/O
-    /// errors.
+    /// [`Error::ChangesGone`], which contains the sequence number after which the log is complete;
+    /// I/O errors.
     pub fn changes_since(&self, sequence: u64) -> Result<ChangeStream> {
         ChangeStream::new(self.shared(), sequence)
     }

@@ -1,4 +1,4 @@
-//! Administration of stores: opening, copies, repair, tiers, statistics.
+//! Administration of stores: opening, copying, repair, tiers and statistics.
 //!
 //! *Scope*: in which directories a store resides, how it is copied, restored and repaired, and the
 //! statistics that it reports.

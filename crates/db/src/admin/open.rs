@@ -1,4 +1,4 @@
-//! Opening a store: in directories, for reading only, or in memory.
+//! Opening a store in directories, read-only, or in memory.
 
 use crate::admin::path_checks;
 use crate::admin::tiers;
@@ -56,9 +56,9 @@ impl Options {
         Ok(db)
     }
 
-    /// Creates an empty store in memory, for tests of programs that use a store. The store has no
-    /// files and is discarded when its last handle is dropped. Its data occupies memory in addition
-    /// to the limit [`Options::memory`]; [`Options::max_bytes`] limits the size of the data.
+    /// Creates an empty store in memory, for testing programs that use a store. It has no files and
+    /// is discarded when its last handle is dropped. Its data occupies memory on top of
+    /// [`Options::memory`]; use [`Options::max_bytes`] to limit the data size.
     ///
     /// ```
     /// let db = alluvium::Options::new().in_memory()?;
@@ -74,7 +74,7 @@ impl Options {
         Db::open_in(Arc::new(MemoryDirectory::new()), self, ExistencePolicy::Create)
     }
 
-    /// Opens an existing store for reading only, in directories provided by the caller.
+    /// Opens an existing store read-only, in directories provided by the caller.
     pub(crate) fn read_only_in(&self, directories: &TierDirectories) -> Result<Db> {
         let above = tiers::overlaid(directories)?;
         Db::open_in(above, &self.clone().workers(0), ExistencePolicy::ReadOnly)

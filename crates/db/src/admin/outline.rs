@@ -1,4 +1,4 @@
-//! Decoding of the keys in an outline of the tree.
+//! Decodes the keys in a tree outline.
 
 use crate::schema::format::{self, CATALOG};
 

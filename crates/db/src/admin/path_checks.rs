@@ -1,17 +1,17 @@
-//! Checks of a path before a store is created or opened there.
+//! Path checks before a store is created or opened.
 
 use crate::error::Result;
 use alluvium_storage::{Error, superblock};
 use std::path::Path;
 
-/// Directory that some file systems contain at their root. Its presence does not prevent the
-/// creation of a store.
+/// A directory that some file systems create at their root. It does not prevent the creation of a
+/// store.
 const OF_FILE_SYSTEM: &str = "lost+found";
 
 /// Returns an error if the path exists and is not a directory.
 ///
 /// # Errors
-/// `NotAStore`, with the reason that the path is a file.
+/// `NotAStore`, which states that the path is a file.
 pub(crate) fn no_file(path: &Path) -> Result<()> {
     match path.metadata() {
         Ok(found) if !found.is_dir() => Err(not_here(
@@ -19,17 +19,16 @@ pub(crate) fn no_file(path: &Path) -> Result<()> {
             "it is a file, but a store is a directory: give the directory of the store, or a path that does not exist yet"
                 .to_owned(),
         )),
-        // Other problems with the path are reported when the store is opened.
+        // Opening the store reports any other problem with the path.
         _ => Ok(()),
     }
 }
 
-/// Returns an error if the directory contains anything that prevents the creation of a store in it.
-/// Files that a store could have created are not rejected here, because the storage layer checks
-/// them.
+/// Returns an error if the directory contains anything that prevents creating a store in it. Files
+/// that a store could have created are accepted here, because the storage layer checks them.
 ///
 /// # Errors
-/// The errors of [`no_file`]; `NotAStore`, with the names of the entries found.
+/// The errors of [`no_file`]; `NotAStore`, which lists the entries found.
 pub(crate) fn nothing_else(path: &Path) -> Result<()> {
     no_file(path)?;
     let Ok(entries) = path.read_dir() else {

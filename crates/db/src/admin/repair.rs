@@ -13,27 +13,26 @@ use alluvium_trees::tiered::{CheckLevel, LostRange};
 use std::fmt;
 use std::path::Path;
 
-/// The result of a repair, as lists of sentences. `Display` formats it as text.
+/// The result of a repair, in sentences. `Display` formats it as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
     /// The steps that the repair performed, one sentence each.
     pub done: Vec<String>,
-    /// Data that may have been acknowledged and is lost.
+    /// Lost data that may have been acknowledged.
     pub lost: Vec<String>,
-    /// Damage that remains. Reads of damaged data fail with an error, and all other data can be
-    /// read.
+    /// Damage that remains. Reading the damaged data fails, but all other data is readable.
     pub left: Vec<String>,
 }
 
 impl RepairReport {
-    /// Returns whether nothing was lost and nothing is damaged.
+    /// Returns whether the repair lost nothing and left no damage.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty() && self.left.is_empty()
     }
 
-    /// Removes the advice to run a repair from the sentences, because the repair has now been run.
+    /// Removes the advice to run a repair from the sentences, because it has just been run.
     fn settle(&mut self) {
         let lists = [&mut self.done, &mut self.lost, &mut self.left];
         for sentence in lists.into_iter().flatten() {
@@ -41,8 +40,8 @@ impl RepairReport {
         }
     }
 
-    /// Adds the salvaged data and the losses of one opening to the report. `is_all` states that
-    /// nothing of a newer generation is lost, because its data was recovered from elsewhere.
+    /// Adds what one opening salvaged and lost to the report. If `is_all` is set, nothing of a
+    /// newer generation is lost, because its data was recovered from elsewhere.
     fn tell(&mut self, salvaged: &StoreSalvage, is_all: bool) {
         let StoreSalvage {
             generation,
@@ -98,13 +97,13 @@ impl fmt::Display for RepairReport {
     }
 }
 
-/// Repairs a damaged store as far as possible, so that it opens again. Valid records of the log are
-/// kept and damaged ones are skipped. If the newest generation of the tree refers to damaged data,
-/// the previous generation is used instead. The report lists lost data and remaining damage. No
-/// other operation skips damage, and a store never repairs itself. Copy the directory before the
-/// repair, because the repair changes it.
+/// Repairs a damaged store as far as possible, so that it opens again. The repair keeps valid log
+/// records and skips damaged ones. If the newest generation of the tree refers to damaged data, it
+/// falls back to the previous generation. The report lists lost data and remaining damage. No other
+/// operation skips damage, and a store never repairs itself. Copy the directory first, because the
+/// repair changes it.
 ///
-/// [`Options::repair`] repairs stores whose keyspaces use merge operators or compaction filters
+/// Use [`Options::repair`] for stores whose keyspaces use merge operators or compaction filters
 /// defined by the program.
 ///
 /// ```
@@ -118,28 +117,27 @@ impl fmt::Display for RepairReport {
 /// ```
 ///
 /// # Errors
-/// As [`Options::repair`].
+/// The same errors as [`Options::repair`].
 pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport> {
     Options::new().repair(path)
 }
 
 impl Options {
-    /// Repairs a store as [`repair()`] does, with these options, which include the registered merge
-    /// operators and compaction filters.
+    /// Like [`repair()`], with these options, including their registered merge operators and
+    /// compaction filters.
     ///
     /// # Errors
-    /// [`Error::Storage`](crate::Error::Storage) if neither of the two generations that a store
-    /// retains can be read, if the store is open elsewhere, or after an I/O error. If neither
-    /// generation can be read, the error describes the damage and nothing was changed: restore a
-    /// backup.
+    /// [`Error::Storage`](crate::Error::Storage) if neither of the store's two generations can be
+    /// read, if the store is open elsewhere, or after an I/O error. If neither generation can be
+    /// read, the error describes the damage and nothing has changed: restore a backup.
     pub fn repair(&self, path: impl AsRef<Path>) -> Result<RepairReport> {
         self.repair_with(path, |_| ())
     }
 
-    /// Repairs a store as [`Options::repair`] does, and reports the progress of the final check.
+    /// Like [`Options::repair`], but reports the progress of the final check.
     ///
     /// # Errors
-    /// As [`Options::repair`].
+    /// The same errors as [`Options::repair`].
     pub fn repair_with(
         &self,
         path: impl AsRef<Path>,
@@ -149,8 +147,8 @@ impl Options {
         self.limited(&places).repair_on(&places.directories, progress)
     }
 
-    /// Returns the report that [`Options::repair`] would return, but leaves the store unchanged:
-    /// the writes of the repair are kept in memory and discarded.
+    /// Returns the report that [`Options::repair`] would return, but leaves the store unchanged by
+    /// keeping all writes in memory.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -162,7 +160,7 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// As [`Options::repair`].
+    /// The same errors as [`Options::repair`].
     pub fn try_repair(&self, path: impl AsRef<Path>, progress: impl FnMut(Progress)) -> Result<RepairReport> {
         let places = tiers::existing(path.as_ref(), &self.tiers)?;
         let above = overlaid(&places.directories)?;
@@ -201,7 +199,7 @@ impl Options {
     }
 }
 
-/// The result of opening a generation on a trial basis, with all writes kept in memory.
+/// The result of a trial opening of one generation, with all writes kept in memory.
 struct RepairTrial {
     /// Whether this generation contains all data of its tree.
     keeps_tree: bool,
@@ -213,17 +211,17 @@ struct RepairTrial {
 /// The generation of the store that a repair starts from.
 #[derive(Default)]
 struct GenerationChoice {
-    /// If `Some(generation)`, the repair uses the generation before this one; if `None`, the newest
-    /// generation.
+    /// `Some(generation)` if the repair uses the generation before this one, `None` if it uses the
+    /// newest.
     than: Option<u64>,
-    /// Whether the chosen generation, with the log, contains all data of the newest one.
+    /// Whether the chosen generation and the log contain all data of the newest generation.
     is_all: bool,
 }
 
-/// Chooses the generation from which the repair starts. This is normally the newest. The previous
-/// generation is chosen if the newest is unusable, or if data is missing from the newest that the
-/// previous generation and the log together supply. Each generation is tried in memory first, so
-/// that the older one is not overwritten before the newest is known to be usable.
+/// Chooses the generation to repair from, which is normally the newest. The previous one is chosen
+/// if the newest is unusable, or if it misses data that the previous generation and the log can
+/// supply. Both are first tried in memory, so that the older one is not overwritten before the
+/// newest is known to be usable.
 fn choose(
     directories: &TierDirectories,
     options: &Options,
@@ -273,7 +271,7 @@ fn choose(
     })
 }
 
-/// Describes a range of lost data, with one sentence for each keyspace that the range intersects.
+/// Describes a range of lost data, with one sentence per keyspace in the range.
 fn told(lost: &LostRange, engine: &Engine) -> Vec<String> {
     let catalog = &engine.catalog;
     let of_keyspace = |name: String| {
@@ -301,7 +299,7 @@ fn told(lost: &LostRange, engine: &Engine) -> Vec<String> {
     };
     let told: Vec<String> = catalog.names().into_iter().filter_map(of_keyspace).collect();
     match told.is_empty() {
-        // The range contains only keys of dropped keyspaces or of the store's own records.
+        // The range contains only keys of dropped keyspaces or the store's own records.
         true => vec![format!(
             "keys outside all existing keyspaces, {:?}: {}",
             lost.range, lost.what

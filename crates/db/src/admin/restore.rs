@@ -9,11 +9,11 @@ use crate::options::store::ExistencePolicy;
 use alluvium_storage::{TierDirectories, superblock};
 use std::path::Path;
 
-/// Restores a store from a backup. The backup is copied into a directory, and the copy is verified.
+/// Restores a store from a backup by copying the backup into a directory and verifying the copy.
 /// The directory must not contain files; it is created if it does not exist. Any store that is not
 /// open can serve as a backup. The backup is only read, so it may be on a read-only medium.
 ///
-/// [`Options::restore`] restores stores whose keyspaces use merge operators or compaction filters
+/// Use [`Options::restore`] for stores whose keyspaces use merge operators or compaction filters
 /// defined by the program.
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -28,14 +28,13 @@ use std::path::Path;
 /// ```
 ///
 /// # Errors
-/// As [`Options::restore`].
+/// The same errors as [`Options::restore`].
 pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
     Options::new().restore(from, to, |_| ())
 }
 
 impl Options {
-    /// Restores a store as [`restore()`] does, with these options, and calls `progress` as the
-    /// restore advances.
+    /// Like [`restore()`], with these options, and calls `progress` as the restore advances.
     ///
     /// # Errors
     /// [`Error::BadBackup`] if the copied data is damaged; [`Error::Storage`] if `from` contains no
@@ -80,7 +79,7 @@ impl Options {
         }
     }
 
-    /// Checks a copy of a store, and returns one sentence for each defect.
+    /// Checks a copy of a store and returns one sentence per defect.
     fn findings(&self, copy: &TierDirectories, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let copy = Db::open_in(copy, self, ExistencePolicy::Open)?;
         let findings = copy.check_report(progress)?.into_sentences();

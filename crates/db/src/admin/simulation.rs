@@ -1,8 +1,8 @@
 //! Stores in directories that the caller provides, one directory per tier. The stores can be scaled
 //! down and can use a simulated clock.
 //!
-//! This module is for the tests of Alluvium's own crates: crash simulation, fault injection and
-//! fuzzing. It exposes types of internal crates and may change in any version. Programs use
+//! Only the tests of Alluvium's own crates use this module, for crash simulation, fault injection
+//! and fuzzing. It exposes internal types and may change in any version. Programs use
 //! [`Options::open`], or [`Options::in_memory`] for a store in memory.
 
 use crate::admin::repair::RepairReport;
@@ -33,40 +33,40 @@ pub trait DirectoryOpener {
     #[must_use]
     fn clocked(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
 
-    /// Opens the store in a directory, or creates a store if the directory contains none.
+    /// Opens the store in a directory, or creates one if there is none.
     ///
     /// # Errors
-    /// As [`Options::open`].
+    /// The same errors as [`Options::open`].
     fn open_in(&self, directories: impl Into<TierDirectories>) -> Result<Db>;
 
     /// Opens an existing store.
     ///
     /// # Errors
-    /// As [`Options::open`].
+    /// The same errors as [`Options::open`].
     fn open_existing_in(&self, directories: impl Into<TierDirectories>) -> Result<Db>;
 
     /// Creates a store in a directory that contains no store.
     ///
     /// # Errors
-    /// As [`Options::open`].
+    /// The same errors as [`Options::open`].
     fn create_in(&self, directories: impl Into<TierDirectories>) -> Result<Db>;
 
     /// Opens an existing store for reading only.
     ///
     /// # Errors
-    /// As [`Options::open`].
+    /// The same errors as [`Options::open`].
     fn open_read_only_in(&self, directories: impl Into<TierDirectories>) -> Result<Db>;
 
     /// Repairs the store in a directory.
     ///
     /// # Errors
-    /// As [`Options::repair`].
+    /// The same errors as [`Options::repair`].
     fn repair_in(&self, directories: impl Into<TierDirectories>) -> Result<RepairReport>;
 
-    /// Copies a backup into a directory, and verifies the copy.
+    /// Copies a backup into a directory and verifies the copy.
     ///
     /// # Errors
-    /// As [`Options::restore`].
+    /// The same errors as [`Options::restore`].
     fn restore_in(
         &self,
         from: impl Into<TierDirectories>,
@@ -117,12 +117,12 @@ impl DirectoryOpener for Options {
     }
 }
 
-/// Operations of simulations on an open store.
+/// Operations on an open store that only simulations use.
 pub trait SimulationOperations {
     /// Copies the store into a directory provided by the caller: see [`Db::checkpoint_to`].
     ///
     /// # Errors
-    /// As [`Db::checkpoint_to`].
+    /// The same errors as [`Db::checkpoint_to`].
     fn checkpoint_to_in(
         &self,
         target: impl Into<TierDirectories>,
@@ -132,23 +132,23 @@ pub trait SimulationOperations {
     /// Adds a tier in a directory provided by the caller: see [`Db::add_tier`].
     ///
     /// # Errors
-    /// As [`Db::add_tier`].
+    /// The same errors as [`Db::add_tier`].
     fn add_tier_in(&self, directory: Arc<dyn Directory>) -> Result<()>;
 
-    /// Allows new data again on a tier that has failed, and reopens it: see [`Db::use_tier`].
+    /// Reopens a failed tier and admits new data to it: see [`Db::use_tier`].
     ///
     /// # Errors
-    /// As [`Db::use_tier`].
+    /// The same errors as [`Db::use_tier`].
     fn use_tier_in(&self, tier: u8) -> Result<()>;
 
-    /// Opens or creates a keyspace whose structure is the in-memory map, which programs cannot
+    /// Opens or creates a keyspace stored in the in-memory map, a structure that programs cannot
     /// choose.
     ///
     /// # Errors
-    /// As [`Db::keyspace_with`].
+    /// The same errors as [`Db::keyspace_with`].
     fn keyspace_in_map(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace>;
 
-    /// Abandons the store as if the process had crashed: from now on, no handle writes anything.
+    /// Abandons the store as if the process had crashed: no handle writes anything afterwards.
     fn abandon(&self);
 }
 
@@ -180,21 +180,21 @@ impl SimulationOperations for Db {
     }
 }
 
-/// If the error reports that a single tier failed while the others still work, returns the number
-/// of the failed tier.
+/// Returns the number of the failed tier if the error reports that a single tier failed while the
+/// others still work.
 #[must_use]
 pub fn failing_tier(error: &Error) -> Option<u8> {
     error.failing_tier().map(|(tier, _)| tier)
 }
 
-/// Returns the kind of a storage error, by which simulators classify it. Returns `None` for other
-/// errors.
+/// Returns the kind of a storage error, or `None` for other errors. Simulators classify errors by
+/// it.
 #[must_use]
 pub fn storage_kind(error: &Error) -> Option<ErrorKind> {
     error.storage().map(alluvium_storage::Error::kind)
 }
 
-/// The encodings of log records and of the catalog, for fuzzing their decoders.
+/// The encodings of log records and of the catalog, exposed to fuzz their decoders.
 pub mod format {
     pub use crate::schema::format::*;
     pub use crate::schema::manifest::format as manifest;

@@ -1,7 +1,7 @@
-//! The settings that a store chose for itself, each with its reason.
+//! The settings that a store chose for itself, and why.
 //!
-//! The choices come from the models that also predict costs. They concern the division of memory,
-//! the length of leaves, and the structure of keyspaces for which the program specifies none.
+//! The choices come from the same models that predict costs. They concern the division of memory,
+//! the leaf length, and the structure of keyspaces for which the program specifies none.
 
 use crate::options::Options;
 use crate::options::store::ResolvedOptions;
@@ -9,7 +9,7 @@ use alluvium_model::best_node;
 use alluvium_model::structures::{MachineProfile, StructureModel, TieredSettings, WorkloadProfile};
 use std::fmt;
 
-/// A setting with its value, which the store chose or the program specified.
+/// A setting and its value, chosen by the store or specified by the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SettingChoice {
@@ -35,13 +35,13 @@ fn choice(name: &'static str, value: String, why: impl Into<String>) -> SettingC
     }
 }
 
-/// Assumptions of the models while the workload is unknown: record size in bytes, and ratio of the
-/// data size to the memory limit.
+/// What the models assume while the workload is unknown: the record size in bytes, and the ratio of
+/// data size to memory limit.
 const USUAL_RECORD: u64 = 116;
 const DATA_OF_MEMORY: f64 = 10.0;
 
-/// Returns the reason for a value: that the option `option` specified it, or `otherwise` if the
-/// program did not specify it.
+/// Returns the reason for a value: either the option `option` specified it, or the reason is
+/// `otherwise`.
 fn by(option: &str, is_said: bool, otherwise: &str) -> String {
     match is_said {
         true => format!("set by {option}"),
@@ -49,7 +49,7 @@ fn by(option: &str, is_said: bool, otherwise: &str) -> String {
     }
 }
 
-/// Returns how the memory limit is divided among caches, memtables and the log.
+/// Returns how the memory limit is divided among the caches, memtables and log.
 fn memory(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice> {
     let scale = &plan.scale;
     vec![
@@ -132,7 +132,7 @@ pub(crate) fn of(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice
 }
 
 /// Returns the structure chosen for keyspaces for which the program specifies none. The reason
-/// compares its predicted cost with that of the next best structure.
+/// compares its predicted cost with that of the runner-up.
 pub(crate) fn structure(plan: &ResolvedOptions) -> Option<SettingChoice> {
     let machine = MachineProfile {
         memory_bytes: plan.memory as f64,

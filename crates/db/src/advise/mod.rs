@@ -1,4 +1,4 @@
-//! Predicted costs, advice on settings, and the observations from which both are computed.
+//! Predicted costs, advice on settings, and the observations that both are based on.
 //!
 //! *Scope*: the sampled requests to each keyspace, the costs that the models predict for them, and
 //! which changes of settings are worth a trial.

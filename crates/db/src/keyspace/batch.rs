@@ -1,4 +1,4 @@
-//! Methods of a batch that add writes to keyspaces.
+//! Batch methods that add writes to keyspaces.
 
 use super::Keyspace;
 use crate::engine::CommitRecord;
@@ -9,10 +9,10 @@ use alluvium_base::MessageKind;
 use std::time::SystemTime;
 
 impl WriteBatch {
-    /// Adds a put of a key to the batch: see [`Keyspace::put`].
+    /// Adds a put to the batch: see [`Keyspace::put`].
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. After an error the
+    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. After an error, the
     /// batch is unchanged.
     pub fn put(
         &mut self,
@@ -26,7 +26,7 @@ impl WriteBatch {
     /// Adds a put with an expiry time to the batch: see [`Keyspace::put_until`].
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// The same errors as [`WriteBatch::put`].
     pub fn put_until(
         &mut self,
         keyspace: &Keyspace,
@@ -43,18 +43,18 @@ impl WriteBatch {
         )
     }
 
-    /// Adds a delete of a key to the batch: see [`Keyspace::delete`].
+    /// Adds a delete of one key to the batch: see [`Keyspace::delete`].
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// The same errors as [`WriteBatch::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<&mut Self> {
         self.add(keyspace, key.as_ref(), MessageKind::Delete, 0, &[])
     }
 
-    /// Adds a merge into a key to the batch: see [`Keyspace::merge`].
+    /// Adds a merge to the batch: see [`Keyspace::merge`].
     ///
     /// # Errors
-    /// As [`WriteBatch::put`], [`Error::NoOperator`], [`Error::BadOperand`].
+    /// The errors of [`WriteBatch::put`]; [`Error::NoOperator`]; [`Error::BadOperand`].
     pub fn merge(
         &mut self,
         keyspace: &Keyspace,
@@ -68,7 +68,7 @@ impl WriteBatch {
     /// Adds a range delete to the batch: see [`Keyspace::delete_range`].
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// The same errors as [`WriteBatch::put`].
     pub fn delete_range(
         &mut self,
         keyspace: &Keyspace,
@@ -90,8 +90,7 @@ impl WriteBatch {
         Ok(self)
     }
 
-    /// Appends writes to a keyspace that have already been validated and encoded as a commit
-    /// record.
+    /// Appends already validated writes to a keyspace, encoded as a commit record.
     pub(crate) fn append(&mut self, keyspace: &Keyspace, writes: &CommitRecord<'_>) -> Result<()> {
         self.belong(keyspace)?;
         self.commit.append(writes);

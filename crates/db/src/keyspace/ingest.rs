@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// A bulk load of records in key order. [`Ingest::finish`] makes all records visible at once. If
-/// the ingest is dropped before that, or if the process crashes, none of the records are stored.
+/// the ingest is dropped or the process crashes before then, no record is stored.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -34,8 +34,7 @@ pub struct Ingest {
     under_way: Arc<RunningIngest>,
     first: Option<TreeKey>,
     last: TreeKey,
-    /// The key that is being added. It is swapped with `last`, so that the buffers of both are
-    /// reused.
+    /// The key being added. It is swapped with `last` to reuse both buffers.
     next: TreeKey,
     records: u64,
 }
@@ -51,9 +50,9 @@ impl fmt::Debug for Ingest {
 
 impl Keyspace {
     /// Bulk-loads records, which must be in strictly ascending key order. They bypass the log and
-    /// are written directly to their final location, at the speed of the device. All of them become
-    /// visible at once, as if they had been put at that moment, and replace earlier values of their
-    /// keys. Returns the number of records loaded.
+    /// are written directly to their final location, at the speed of the device. They all become
+    /// visible at once, as if put at that moment, and replace earlier values of their keys. Returns
+    /// the number of records loaded.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -65,8 +64,8 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unsorted`] with the offending key; the errors of [`Ingest::put`] and
-    /// [`Ingest::finish`]. After an error nothing was changed.
+    /// [`Error::Unsorted`], which contains the offending key; the errors of [`Ingest::put`] and
+    /// [`Ingest::finish`]. After an error, nothing has changed.
     pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, V)>,
@@ -78,7 +77,7 @@ impl Keyspace {
         ingest.finish()
     }
 
-    /// Starts a bulk load, to which the caller adds records one by one.
+    /// Starts a bulk load to which the caller adds records one by one.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`]; [`Error::Background`]; [`Error::Closed`].
@@ -97,21 +96,21 @@ impl Keyspace {
 }
 
 impl Ingest {
-    /// Adds a record. Its key must be greater than the keys of all records added before.
+    /// Adds a record. Its key must be greater than all keys added before.
     ///
     /// # Errors
-    /// [`Error::Unsorted`], [`Error::TooLong`]: the ingest is unchanged and can continue.
-    /// [`Error::is_full`], I/O errors: the ingest has ended, and further calls fail with
+    /// After [`Error::Unsorted`] and [`Error::TooLong`], the ingest is unchanged and can continue.
+    /// After [`Error::is_full`] and I/O errors, the ingest has ended, and further calls fail with
     /// [`Error::IngestEnded`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.take(key.as_ref(), value.as_ref(), 0)
     }
 
-    /// Adds a record that expires at the time `expires`. Its key must be greater than the keys of
-    /// all records added before.
+    /// Adds a record that expires at the time `expires`. Its key must be greater than all keys
+    /// added before.
     ///
     /// # Errors
-    /// As [`Ingest::put`].
+    /// The same errors as [`Ingest::put`].
     pub fn put_until(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -164,14 +163,14 @@ impl Ingest {
 
     /// Makes all records visible and durable, and returns their number.
     ///
-    /// Earlier writes are checkpointed first. Concurrent writes may wait for a few milliseconds.
-    /// The records themselves are already on the device and need not be written during that time.
-    /// Snapshots taken before this call do not see the records.
+    /// Earlier writes are checkpointed first, for which concurrent writes may wait a few
+    /// milliseconds. The records themselves are already on the device by then. Snapshots taken
+    /// before this call do not see them.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], I/O errors. Normally
-    /// none of the records takes effect after an error. After an I/O error late in the call,
-    /// however, the outcome is unknown until the store is opened again.
+    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], I/O errors. After an
+    /// error, normally none of the records takes effect. After an I/O error late in the call,
+    /// however, the outcome is unknown until the store is reopened.
     pub fn finish(self) -> Result<u64> {
         let shared = &self.keyspace.shared();
         shared.healthy()?;

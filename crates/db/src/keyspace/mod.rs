@@ -63,11 +63,11 @@ impl fmt::Debug for Keyspace {
 }
 
 thread_local! {
-    /// Buffer for the commit record of a single write. The thread reuses it for its next write.
+    /// Buffer for the commit record of a single write, reused by the thread's next write.
     static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Maximum size in bytes of the buffer that a thread keeps for reuse; larger buffers are freed.
+/// Maximum size in bytes of the buffer that a thread keeps for reuse. Larger buffers are freed.
 const KEPT_RECORD: usize = 64 << 10;
 
 impl Keyspace {
@@ -89,7 +89,7 @@ impl Keyspace {
         &self.open
     }
 
-    /// Returns a number that identifies the store among all open stores of the process.
+    /// Returns a number that distinguishes the store from the other open stores of the process.
     pub(crate) fn store_number(&self) -> usize {
         self.open.shared.number()
     }
@@ -98,9 +98,9 @@ impl Keyspace {
         self.open.definition.rules.operator.as_deref()
     }
 
-    /// Returns how a transaction must read long values when it combines them with its own writes.
-    /// In a keyspace with a merge operator, long values cannot be omitted, because the
-    /// transaction's writes may be operands to be merged into them.
+    /// Returns how to read long values that a transaction combines with its own writes. In a
+    /// keyspace with a merge operator they must be read in full, because the transaction may have
+    /// written operands to merge into them.
     pub(crate) fn without_operands(&self, long_values: LongValues) -> LongValues {
         match self.operator() {
             Some(_) => LongValues::Read,
@@ -126,14 +126,14 @@ impl Keyspace {
         self.open.definition.name()
     }
 
-    /// Returns the number that identifies the keyspace. In [`Db::outline`](crate::Db::outline), it
-    /// is the prefix of the keyspace's keys. Renaming the keyspace does not change it.
+    /// Returns the number that identifies the keyspace, which is the prefix of its keys in
+    /// [`Db::outline`](crate::Db::outline). Renaming the keyspace does not change it.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.open.definition.id
     }
 
-    /// Returns the options with which the keyspace was created.
+    /// Returns the options that the keyspace was created with.
     #[must_use]
     pub fn options(&self) -> &KeyspaceOptions {
         &self.open.definition.options
@@ -148,15 +148,15 @@ impl Keyspace {
         self.write(key.as_ref(), MessageKind::Put, 0, value.as_ref())
     }
 
-    /// Sets the value of a key until the time `expires`. From that time on, the key has no value,
-    /// and its space is freed.
+    /// Sets the value of a key until the time `expires`. After that, the key has no value, and its
+    /// space is freed.
     ///
-    /// Expiry follows the clock of the machine. If the clock jumps ahead, even for a moment,
-    /// compactions permanently delete all values that have expired according to it. Snapshots do
-    /// not retain values beyond their expiry time.
+    /// Expiry follows the machine's clock. If the clock jumps ahead, even for a moment, compactions
+    /// permanently delete all values that it has made expire. Snapshots do not retain values beyond
+    /// their expiry time.
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
+    /// The same errors as [`Keyspace::put`].
     pub fn put_until(
         &self,
         key: impl AsRef<[u8]>,
@@ -169,7 +169,7 @@ impl Keyspace {
     /// Deletes a key. Deleting a key that has no value is not an error.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]. Unlike puts, deletes also work on a full disk.
+    /// The same errors as [`Keyspace::put`], but deletes also work on a full disk.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), MessageKind::Delete, 0, &[])
     }
@@ -187,7 +187,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::delete`] and [`Keyspace::get`].
+    /// The errors of [`Keyspace::delete`] and [`Keyspace::get`].
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = checked_key_of(&self.open.definition, key.as_ref())?;
         let mut commit = CommitRecord::default();
@@ -215,12 +215,12 @@ impl Keyspace {
         Ok(done.and(taken.take()).map(Value::new))
     }
 
-    /// Merges an operand into the value of a key, without reading the value. The keyspace's merge
+    /// Merges an operand into the value of a key without reading the value. The keyspace's merge
     /// operator combines the value and its operands when the key is read or compacted.
     ///
-    /// If the operator cannot combine the operands with the stored value, for example because `add`
-    /// is applied to a text, the store keeps both. Reads of the key then fail with
-    /// [`Error::BadBase`] until the key is put or deleted.
+    /// If the operator cannot combine the operands with the stored value, as when `add` is applied
+    /// to a text, the store keeps both. Reads of the key then fail with [`Error::BadBase`] until
+    /// the key is put or deleted.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -234,18 +234,17 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::put`], [`Error::NoOperator`], [`Error::BadOperand`].
+    /// The errors of [`Keyspace::put`]; [`Error::NoOperator`]; [`Error::BadOperand`].
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.check_operand(operand.as_ref())?;
         self.write(key.as_ref(), MessageKind::Merge, 0, operand.as_ref())
     }
 
-    /// Deletes all keys from `start` (inclusive) to `end` (exclusive). If `end` is `None`, deletes
-    /// all keys from `start` on. The call writes one small record, regardless of the number of
-    /// keys.
+    /// Deletes all keys from `start` (inclusive) to `end` (exclusive), or all keys from `start` on
+    /// if `end` is `None`. The call writes one small record, however many keys it deletes.
     ///
     /// # Errors
-    /// As [`Keyspace::delete`].
+    /// The same errors as [`Keyspace::delete`].
     pub fn delete_range(&self, start: impl AsRef<[u8]>, end: Option<&[u8]>) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.delete_range(self, start, end)?;
@@ -255,7 +254,7 @@ impl Keyspace {
             .map(|_| ())
     }
 
-    /// Returns the list of keyspaces of a commit that writes to this keyspace only.
+    /// Returns the keyspaces of a commit that writes only to this one.
     fn owner(&self) -> CommitKeyspaces<'_> {
         CommitKeyspaces::One(&self.open.definition)
     }
@@ -281,11 +280,10 @@ impl Keyspace {
     }
 
     /// Atomically replaces the value of `key` with `new` if the current value equals `expected`. In
-    /// both arguments, `None` stands for the absence of a value. Returns whether the value was
-    /// replaced.
+    /// both arguments, `None` means no value. Returns whether the value was replaced.
     ///
-    /// Reads, writes and conditional writes of one key are linearizable. In particular, a value
-    /// because of which this call returned `false` is visible to every later read.
+    /// Reads, writes and conditional writes of one key are linearizable. In particular, if this
+    /// call returns `false`, every later read sees the value that made it fail, or a newer one.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -297,7 +295,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
+    /// The same errors as [`Keyspace::put`].
     pub fn compare_and_set(
         &self,
         key: impl AsRef<[u8]>,
@@ -347,7 +345,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
+    /// The same errors as [`Keyspace::put`].
     pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> WriteFuture {
         self.write_async(|batch| batch.put(self, key, value).map(|_| ()))
     }
@@ -356,7 +354,7 @@ impl Keyspace {
     /// [`Db::write_async`](crate::Db::write_async).
     ///
     /// # Errors
-    /// As [`Keyspace::delete`].
+    /// The same errors as [`Keyspace::delete`].
     pub fn delete_async(&self, key: impl AsRef<[u8]>) -> WriteFuture {
         self.write_async(|batch| batch.delete(self, key).map(|_| ()))
     }
@@ -388,7 +386,7 @@ impl Keyspace {
     /// Returns whether a key has a value.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// The same errors as [`Keyspace::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.open.definition.alive()?;
         let key = format::tree_key(&self.open.definition.prefix, key.as_ref());
@@ -398,11 +396,11 @@ impl Keyspace {
         Ok(is_there)
     }
 
-    /// Returns the values of many keys, in the order of the keys. The device reads for all keys run
-    /// concurrently, so a single call is much faster than a call of `get` for each key.
+    /// Returns the values of many keys, in the order of the keys. The device reads run
+    /// concurrently, so one call is much faster than calling `get` for each key.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// The same errors as [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Value>>> {
         self.multi_get_at(keys, ReadPosition::Now)
     }
@@ -428,9 +426,9 @@ impl Keyspace {
         Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
     }
 
-    /// Returns the values of many keys, in the order of the keys. Values longer than 1 KiB are
-    /// replaced by empty values, and values that are stored outside leaves are not read. This is
-    /// for callers that need only the presence of keys and short values.
+    /// Returns the values of many keys, in the order of the keys, for callers that need only short
+    /// values and whether a key exists. Values longer than 1 KiB are replaced by empty ones, and
+    /// values stored outside leaves are not read.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -446,7 +444,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// The same errors as [`Keyspace::get`].
     pub fn multi_get_without_long_values<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -462,9 +460,9 @@ impl Keyspace {
         Ok(found.into_iter().map(|value| value.map(short)).collect())
     }
 
-    /// Returns the values of many keys if all of them are in memory, and `None` otherwise. The call
-    /// never waits for the device. An event loop can try it first, and call
-    /// [`Keyspace::multi_get_async`] if it returns `None`.
+    /// Returns the values of many keys if all of them are in memory, otherwise `None`. The call
+    /// never waits for the device, so an event loop can try it before
+    /// [`Keyspace::multi_get_async`].
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -479,7 +477,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// The same errors as [`Keyspace::get`].
     pub fn multi_get_in_memory<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Option<Vec<Option<Value>>>> {
         self.open.definition.alive()?;
         let prefix = &self.open.definition.prefix;
@@ -518,7 +516,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// The same errors as [`Keyspace::get`].
     pub fn get_async(&self, key: impl AsRef<[u8]>) -> GetFuture {
         GetFuture::new(&self.open, key.as_ref(), Ok(None))
     }
@@ -527,7 +525,7 @@ impl Keyspace {
     /// [`Keyspace::get_async`]. All device reads are submitted together.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// The same errors as [`Keyspace::get`].
     pub fn multi_get_async<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> MultiGetFuture {
         MultiGetFuture::new(&self.open, keys, Ok(None))
     }
@@ -538,8 +536,8 @@ impl Keyspace {
         self.range::<&[u8]>(..)
     }
 
-    /// Returns an iterator over the keys within bounds and their values, in key order, as of the
-    /// latest visible commit.
+    /// Returns an iterator over the keys and values within bounds, in key order, as of the latest
+    /// visible commit.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -561,8 +559,8 @@ impl Keyspace {
         )
     }
 
-    /// Returns an iterator over the keys that start with a prefix and their values, in key order,
-    /// as of the latest visible commit.
+    /// Returns an iterator over the keys with a prefix and their values, in key order, as of the
+    /// latest visible commit.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         Iter::new(
@@ -609,7 +607,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// The same errors as [`Keyspace::get`].
     pub fn first(&self) -> Result<Option<(Vec<u8>, Value)>> {
         self.iter().next().transpose()
     }
@@ -617,7 +615,7 @@ impl Keyspace {
     /// Returns the last key and its value, or `None` if the keyspace is empty.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// The same errors as [`Keyspace::get`].
     pub fn last(&self) -> Result<Option<(Vec<u8>, Value)>> {
         self.iter().next_back().transpose()
     }
@@ -636,12 +634,12 @@ impl Keyspace {
         self.iter().values()
     }
 
-    /// Estimates the number of keys that have a value. The call reads a few index nodes, and takes
-    /// 0.1 µs for each record in memtables.
+    /// Estimates the number of keys that have a value. The call reads a few index nodes and takes
+    /// 0.1 µs per record in memtables.
     ///
     /// The estimate is exact if each key was written once and none was deleted. Otherwise it is too
-    /// high: it includes every version of a key that compactions have not merged yet, and ignores
-    /// deletes. Range deletes reduce it only after they are compacted.
+    /// high, because it counts every version of a key that compactions have not merged yet and
+    /// ignores deletes. Range deletes reduce it only after they are compacted.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -664,7 +662,7 @@ impl Keyspace {
             .approximate_len(self.open.definition.structure, &self.whole())
     }
 
-    /// Estimates the number of keys within bounds that have a value, with the same inaccuracies as
+    /// Estimates the number of keys within bounds that have a value, with the inaccuracies of
     /// [`Keyspace::approximate_len`].
     ///
     /// ```
@@ -679,7 +677,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::approximate_len`].
+    /// The same errors as [`Keyspace::approximate_len`].
     pub fn approximate_len_of<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.open.definition.alive()?;
         let range = crate::read::iter::bounds(&self.open.definition, &range);
@@ -690,15 +688,15 @@ impl Keyspace {
     }
 
     /// Returns the approximate size in bytes of the keyspace in the data files: all versions of its
-    /// records, values outside leaves, and its share of index nodes and maplets. The error of the
-    /// estimate is at most the size of a leaf (a few pages) at each end of each run.
+    /// records, values outside leaves, and its share of index nodes and maplets. The estimate is
+    /// off by at most one leaf (a few pages) at each end of each run.
     ///
     /// Writes that are only in memory and in the log are not included;
     /// [`Db::checkpoint`](crate::Db::checkpoint) flushes them to the data files. Deleted records
-    /// are included until compactions remove them.
+    /// count until compactions remove them.
     ///
     /// # Errors
-    /// As [`Keyspace::approximate_len`].
+    /// The same errors as [`Keyspace::approximate_len`].
     pub fn size_on_disk(&self) -> Result<u64> {
         self.open.definition.alive()?;
         self.open
@@ -707,7 +705,7 @@ impl Keyspace {
             .size_on_disk(self.open.definition.structure, &self.whole())
     }
 
-    /// Returns the range of tree keys that belong to the keyspace.
+    /// Returns the keyspace's range of tree keys.
     pub(crate) fn whole(&self) -> KeyRange {
         KeyRange::new(&self.open.definition.prefix, Some(&self.open.definition.end))
     }

@@ -12,13 +12,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Batches the device reads of the current thread. While this value exists, reads started by
-/// futures on the thread are collected. They are submitted together when the value is dropped, or
-/// when the thread waits for the store. Batching saves processor time, since a submission to the
-/// device costs about as much as a read.
+/// Batches the device reads of the current thread. While this value exists, reads started by the
+/// thread's futures are collected, and they are submitted together when it is dropped or when the
+/// thread waits for the store. Batching saves processor time, because a submission costs about as
+/// much as a read.
 ///
 /// An executor keeps such a value while it polls its ready tasks. A loop that polls a single future
-/// and never drops the value would never finish, because the reads of the future would never be
+/// and never drops the value would never finish, because the future's reads would never be
 /// submitted.
 ///
 /// ```
@@ -43,7 +43,7 @@ use std::task::Poll;
 pub struct GatheredReads(#[allow(dead_code)] alluvium_device::SubmissionPlug);
 
 impl GatheredReads {
-    /// Starts to batch the device reads of the current thread.
+    /// Starts batching the device reads of the current thread.
     pub fn begin() -> GatheredReads {
         GatheredReads(alluvium_device::SubmissionPlug::new())
     }
@@ -54,13 +54,12 @@ impl GatheredReads {
     }
 }
 
-/// A set of concurrent reads. The caller identifies each read by a tag. Results are returned in the
+/// A set of concurrent reads. The caller tags each read to identify it. Results are returned in the
 /// order in which the reads complete.
 ///
 /// Reads started between two calls of [`Reads::poll`] or [`Reads::wait`] are submitted together. A
-/// thread that starts a new read for each result keeps the device busy, and needs little more
-/// processor time than a thread that reads in batches. Dropping the set cancels the reads in
-/// flight.
+/// thread that starts a new read for each result keeps the device busy and needs little more
+/// processor time than one that reads in batches. Dropping the set cancels the reads in flight.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -82,7 +81,7 @@ impl GatheredReads {
 /// ```
 pub struct Reads<T> {
     shared: Arc<SharedStore>,
-    /// Reads that are not complete yet, in the order of submission.
+    /// Incomplete reads, in submission order.
     under_way: VecDeque<Box<TaggedRead<T>>>,
     done: VecDeque<(T, Result<Option<Value>>)>,
     /// Number of incomplete reads whose device reads have not been submitted yet.
@@ -109,8 +108,8 @@ impl<T> Reads<T> {
     /// Starts a read of the current value of a key.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::OtherStore`]. Errors that occur later are returned as
-    /// the result of the read.
+    /// [`Error::KeyspaceDropped`], [`Error::OtherStore`]. Later errors are returned as the result
+    /// of the read.
     pub fn get(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, tag: T) -> Result<()> {
         self.begin(keyspace, key.as_ref(), tag, None)
     }
@@ -118,7 +117,7 @@ impl<T> Reads<T> {
     /// Starts a read of the value of a key in a snapshot.
     ///
     /// # Errors
-    /// As [`Reads::get`].
+    /// The same errors as [`Reads::get`].
     pub fn get_in(
         &mut self,
         snapshot: &Snapshot,
@@ -172,7 +171,7 @@ impl<T> Reads<T> {
         self.len() == 0
     }
 
-    /// Returns the result of a completed read, or `None` if no result is available. Does not wait.
+    /// Returns the result of a completed read, or `None` if there is none yet. Does not wait.
     pub fn poll(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();
@@ -180,8 +179,8 @@ impl<T> Reads<T> {
         self.done.pop_front()
     }
 
-    /// Returns the next result, and waits for the device until one is available. Returns `None` if
-    /// the results of all reads have been returned.
+    /// Returns the next result, waiting for the device until there is one. Returns `None` if the
+    /// results of all reads have been returned.
     pub fn wait(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();
@@ -240,8 +239,8 @@ impl<T> Reads<T> {
         if engine.request_each(&mut unasked).is_ok() {
             return;
         }
-        // The joint submission failed because of one of the reads: submit each read separately, so
-        // that only that read fails.
+        // One of the reads made the joint submission fail. Submit each read separately, so that
+        // only the bad one fails.
         let done = &mut self.done;
         self.under_way.retain_mut(|one| {
             if one.polled.is_asked() {
@@ -257,7 +256,7 @@ impl<T> Reads<T> {
 }
 
 impl<T> TaggedRead<T> {
-    /// Returns the tag and the result of the read. The read must not be used afterwards.
+    /// Returns the read's tag and result. The read must not be used afterwards.
     fn finish(&mut self, result: Result<()>) -> (T, Result<Option<Value>>) {
         let tag = self.tag.take().expect("it is finished once");
         let value = result.map(|()| self.polled.take().next().flatten().map(Value::new));

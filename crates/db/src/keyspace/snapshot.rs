@@ -1,4 +1,4 @@
-//! Snapshots: consistent reads of all keyspaces at one commit.
+//! Snapshots, which read all keyspaces consistently at one commit.
 
 use crate::engine::ReadPosition;
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// A consistent view of all keyspaces as of one commit. Creating a snapshot costs almost nothing.
-/// As long as the snapshot exists, the versions that are visible in it stay on disk.
+/// The versions that are visible in it stay on disk as long as it exists.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ impl Snapshot {
     /// Returns the value of a key in the snapshot.
     ///
     /// # Errors
-    /// As [`Keyspace::get`], [`Error::OtherStore`].
+    /// The errors of [`Keyspace::get`]; [`Error::OtherStore`].
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         keyspace.get_at(key.as_ref(), self.at(keyspace)?)
     }
@@ -69,7 +69,7 @@ impl Snapshot {
     /// Returns the values of many keys in the snapshot, in the order of the keys.
     ///
     /// # Errors
-    /// As [`Snapshot::get`].
+    /// The same errors as [`Snapshot::get`].
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
@@ -78,8 +78,8 @@ impl Snapshot {
         keyspace.multi_get_at(keys, self.at(keyspace)?)
     }
 
-    /// Checks that the keyspace belongs to the same store as the snapshot, and returns the pinned
-    /// sequence number at which reads of the snapshot see the store.
+    /// Checks that the keyspace belongs to the snapshot's store, and returns the pinned sequence
+    /// number at which the snapshot reads.
     pub(crate) fn pinned_for(&self, keyspace: &Keyspace) -> Result<Arc<SnapshotPin>> {
         self.at(keyspace).map(|_| Arc::clone(&self.pinned))
     }
@@ -88,7 +88,7 @@ impl Snapshot {
     /// future keeps the snapshot alive.
     ///
     /// # Errors
-    /// As [`Snapshot::get`].
+    /// The same errors as [`Snapshot::get`].
     pub fn get_async(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> GetFuture {
         GetFuture::new(
             keyspace.handle(),
@@ -101,7 +101,7 @@ impl Snapshot {
     /// [`Keyspace::multi_get_async`]. The future keeps the snapshot alive.
     ///
     /// # Errors
-    /// As [`Snapshot::get`].
+    /// The same errors as [`Snapshot::get`].
     pub fn multi_get_async<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,

@@ -1,6 +1,6 @@
-//! Cost profiles of common types of devices, for [`Options::device`](crate::Options::device). A
-//! profile states the setup time of an I/O operation, its time per byte and its processor time, and
-//! the number of operations that the device executes in parallel.
+//! Cost profiles of common device types, for [`Options::device`](crate::Options::device). A profile
+//! states an I/O operation's setup time, time per byte and processor time, and how many operations
+//! the device executes in parallel.
 //!
 //! ```
 //! use alluvium::{DeviceProfile, Options, devices};
@@ -18,7 +18,7 @@ use alluvium_model::probe::format::{self, FILE, MOST_BYTES};
 
 pub use alluvium_model::presets::{HARD_DISK, NETWORK_VOLUME, NVME_SSD, SATA_SSD};
 
-/// Returns the device profile that was measured and stored in the directory of a store.
+/// Returns the measured device profile that is stored in a store's directory.
 ///
 /// # Errors
 /// `BadOption`, with advice on what to do, if there is no usable measurement; I/O errors.
@@ -45,7 +45,7 @@ pub(crate) fn measured(directory: &dyn Directory) -> Result<DeviceProfile> {
             {BLOCK}: remove it, and measure again with `alluvium probe`"
         )));
     }
-    // The check above has limited the size of the file to one megabyte.
+    // The check above has limited the file to one megabyte.
     let bytes = file.read_at(0, len as usize, Purpose::Probe)?;
     let samples = format::decode(&bytes).map_err(|why| bad(format!("{FILE}: {why}")))?;
     ProbeConclusions::of(&samples).reliable_profile().map_err(|why| {

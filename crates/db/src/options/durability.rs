@@ -1,6 +1,6 @@
-//! The durability guarantees among which a program chooses for its commits.
+//! The durability guarantees that a program can choose for its commits.
 
-/// The guarantee that must hold before a commit is acknowledged to the program.
+/// What must hold before a commit is acknowledged to the program.
 ///
 /// | word | acknowledged once | survives |
 /// |---|---|---|
@@ -9,8 +9,8 @@
 /// | `Disk` | the log is synced | the loss of power |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// The commit is visible to readers. It is also written to the log. On Linux it is in fact as
-    /// safe as with `Process`, but this is not guaranteed.
+    /// The commit is visible to readers. It has also been written to the log, so on Linux it is in
+    /// fact as safe as with `Process`, but this is not guaranteed.
     Memory,
     /// The commit survives a crash of the process.
     #[default]

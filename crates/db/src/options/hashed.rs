@@ -1,19 +1,19 @@
-//! Options of the hashed structure of a store.
+//! Options of the hashed structure.
 
 use crate::error::{Error, Result};
 use alluvium_hashes::hashed::{self, IndexKind};
 use std::fmt;
 
-/// The layout in which a hashed structure stores its records on the device.
+/// How a hashed structure lays out its records on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HashedForm {
     /// The stores of SILT. A lookup needs one device read. Each merge rewrites all records.
     #[default]
     Silt,
-    /// A bundle of arrays (BOA). It consists of levels with fewer than `lambda` runs each, and each
-    /// level has a routing filter. Every record is written once per level. A lookup reads one page
-    /// of each level's filter, and one page of records for each match in a filter.
+    /// A bundle of arrays (BOA). It has levels with fewer than `lambda` runs each, and each level
+    /// has a routing filter. Every record is written once per level. A lookup reads one page of
+    /// each level's filter, and one page of records for each filter match.
     Boa {
         /// The parameter λ, a power of two from 2 to 256. A larger λ results in fewer levels and
         /// fewer writes.
@@ -22,9 +22,9 @@ pub enum HashedForm {
         /// factor of λ.
         refined: bool,
     },
-    /// A bundle of trees (BOT). Records are written into runs once, and are rewritten only when a
-    /// third of the records in a part of the structure are dead. Trees map the hashes of keys to
-    /// the runs that contain the records; only the hashes move from level to level. A lookup reads
+    /// A bundle of trees (BOT). Records are written to a run once, and rewritten only when a third
+    /// of the records in a part of the structure are dead. Trees map the hash of each key to the
+    /// run that contains its record, and only the hashes move from level to level. A lookup reads
     /// one page of each level's root, and one page of each node on the path to a run.
     Bot {
         /// The parameter λ, a power of two from 2 to 256. A larger λ results in fewer levels, but a
@@ -34,7 +34,7 @@ pub enum HashedForm {
 }
 
 impl HashedForm {
-    /// Converts this form to the corresponding type of the crate that implements hashed structures.
+    /// Converts this form to its counterpart in the crate that implements hashed structures.
     pub(crate) fn inner(self) -> hashed::HashedForm {
         match self {
             HashedForm::Silt => hashed::HashedForm::Silt,
@@ -66,8 +66,8 @@ impl fmt::Display for HashedForm {
     }
 }
 
-/// Options of the hashed structure, which locates records by a hash of their key. In the default
-/// form, a lookup needs one device read, and less than a byte of memory per key. The other forms
+/// Options of the hashed structure, which finds a record by the hash of its key. In the default
+/// form, a lookup needs one device read and less than a byte of memory per key. The other forms
 /// write less data.
 /// ```
 /// use alluvium::{HashedForm, HashedOptions, Structure};
@@ -89,22 +89,22 @@ pub struct HashedOptions {
 
 #[cfg(test)]
 std::thread_local! {
-    /// Form of the hashed structure for test keyspaces whose options do not specify a form.
+    /// Form for test keyspaces whose options specify none.
     pub(crate) static UNNAMED: std::cell::Cell<HashedForm> = const { std::cell::Cell::new(HashedForm::Silt) };
 }
 
-/// Value of λ for a bundle whose options do not specify it.
+/// The λ of a bundle whose options do not specify it.
 const USUAL_LAMBDA: u16 = 16;
 
 impl HashedOptions {
-    /// Returns the options of a hashed structure with a `PaCHash` index, the index that needs the
-    /// least memory.
+    /// Returns the options of a hashed structure with a `PaCHash` index, which needs the least
+    /// memory.
     #[must_use]
     pub fn pachash() -> HashedOptions {
         HashedOptions::default()
     }
 
-    /// Returns the options of a hashed structure whose index is an entropy-coded trie, as in SILT.
+    /// Returns the options of a hashed structure indexed by an entropy-coded trie, as in SILT.
     #[must_use]
     pub fn trie() -> HashedOptions {
         HashedOptions {
@@ -113,15 +113,15 @@ impl HashedOptions {
         }
     }
 
-    /// Sets the form. A form is invalid if its λ is not a power of two, or if it is a bundle with a
-    /// trie index; creating a keyspace with an invalid form fails.
+    /// Sets the form. Creating a keyspace fails if λ is not a power of two, or if a bundle has a
+    /// trie index.
     #[must_use]
     pub fn form(self, form: HashedForm) -> HashedOptions {
         HashedOptions { form, ..self }
     }
 
-    /// Returns the options for a hashed keyspace whose own options do not specify a hashed
-    /// structure, which happens only in tests.
+    /// Returns the options for a keyspace that tests place in the hashed structure although its own
+    /// options select another.
     pub(crate) fn unnamed() -> HashedOptions {
         #[cfg(test)]
         return HashedOptions::default().form(UNNAMED.get());
@@ -141,7 +141,7 @@ impl HashedOptions {
 
     /// Parses a comma-separated list of options. The index is `index=pachash` or `index=trie`. The
     /// form is `form=silt`; `form=boa`, with `lambda=16` and `refined=yes`; or `form=bot`, with
-    /// `lambda=16`. Options that are missing have their default values.
+    /// `lambda=16`. Missing options get their default values.
     pub(crate) fn parse(text: &str) -> Result<HashedOptions> {
         let mut options = HashedOptions::default();
         let (mut form, mut lambda, mut refined) = (None, None, None);

@@ -1,4 +1,4 @@
-//! The options with which a keyspace is created.
+//! Options for creating a keyspace.
 
 use crate::error::{Error, Result};
 use crate::options::Structure;
@@ -10,7 +10,7 @@ pub enum Compression {
     /// Pages are stored without compression.
     #[default]
     None,
-    /// LZ4. It needs about half the space for compressible data, and little processor time.
+    /// LZ4. It halves the size of compressible data for little processor time.
     Lz4,
     /// Zstandard. It needs less space than LZ4, but more processor time.
     Zstd,
@@ -36,7 +36,7 @@ impl From<NodeCodec> for Compression {
     }
 }
 
-/// The options with which a keyspace is created. They cannot be changed later.
+/// Options for creating a keyspace. They cannot be changed later.
 ///
 /// ```
 /// use alluvium::{Compression, KeyspaceOptions};
@@ -47,15 +47,14 @@ impl From<NodeCodec> for Compression {
 pub struct KeyspaceOptions {
     /// Compression of pages on disk.
     pub compression: Compression,
-    /// Maximum length in bytes of values that are stored in leaves; longer values are stored
-    /// outside leaves. `None` stands for a quarter of a page.
+    /// Maximum length in bytes of values stored in leaves; longer values are stored outside leaves.
+    /// `None` means a quarter of a page.
     pub value_threshold: Option<u32>,
     /// Name of the merge operator: `add`, `append`, `minimum`, `maximum`, or an operator that the
-    /// program has registered. Creating a keyspace fails if the name is not known.
+    /// program has registered. Creating a keyspace fails if the name is unknown.
     pub merge_operator: Option<String>,
-    /// Name of a compaction filter that the program has registered. A snapshot that is taken during
-    /// a compaction may see some values as they were before the filter was applied, and others as
-    /// they are afterwards.
+    /// Name of a registered compaction filter. A snapshot taken during a compaction may see some
+    /// values from before the filter was applied, and others from after it.
     pub compaction_filter: Option<String>,
     /// The data structure that stores the keyspace.
     pub structure: Structure,
@@ -76,8 +75,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Sets the maximum length in bytes of values that are stored in leaves. Longer values are
-    /// stored outside leaves, where compactions do not copy them.
+    /// Sets the maximum length in bytes of values stored in leaves. Longer values are stored
+    /// outside leaves, where compactions do not copy them.
     #[must_use]
     pub fn value_threshold(mut self, bytes: u32) -> KeyspaceOptions {
         self.value_threshold = Some(bytes);
@@ -98,8 +97,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Returns [`Error::OptionsDiffer`] unless these options of the existing keyspace `keyspace`
-    /// equal the requested options `asked`.
+    /// Returns [`Error::OptionsDiffer`] unless these options, which belong to the existing keyspace
+    /// `keyspace`, equal the requested options `asked`.
     pub(crate) fn require(&self, keyspace: &str, asked: &KeyspaceOptions) -> Result<()> {
         let name = |name: &Option<String>| format!("{name:?}");
         let threshold = |options: &KeyspaceOptions| format!("{:?}", options.value_threshold);

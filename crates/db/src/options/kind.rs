@@ -1,5 +1,5 @@
-//! The kinds of structures that a store can contain. Numbers identify them in the catalog and in
-//! the manifest.
+//! The kinds of structures that a store can contain, and the numbers that identify them in the
+//! catalog and in the manifest.
 
 use crate::error::{Error, Result};
 
@@ -9,11 +9,10 @@ pub(crate) type DictionaryId = u32;
 /// The kind of a structure. A store has at most one dictionary of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum StructureKind {
-    /// The tiered tree. Every store contains one, as dictionary 0 of the manifest. It also stores
-    /// the catalog.
+    /// The tiered tree. Every store has one, as dictionary 0 of the manifest. It also stores the
+    /// catalog.
     Tiered,
-    /// An ordered map in memory. It is a reference implementation for tests, which no option
-    /// selects.
+    /// An ordered map in memory. This reference implementation is for tests; no option selects it.
     Map,
     Levels,
     /// The hashed structure, whose keys have no order.
@@ -29,7 +28,7 @@ struct StructureFacts {
     structure: StructureKind,
     kind: u8,
     dictionary: DictionaryId,
-    /// Whether the contents are still there after the store was closed and opened again.
+    /// Whether the contents survive closing the store.
     lasts: bool,
     is_ordered: bool,
     name: &'static str,
@@ -65,7 +64,7 @@ const FACTS: [StructureFacts; 6] = [
     },
 ];
 
-/// Returns the properties of a structure that is persistent and ordered, as most structures are.
+/// Returns the properties of a persistent and ordered structure, which most structures are.
 const fn of_kind(structure: StructureKind, kind: u8, dictionary: DictionaryId) -> StructureFacts {
     StructureFacts {
         structure,
@@ -98,7 +97,7 @@ impl StructureKind {
         &ALL[self as usize]
     }
 
-    /// Returns whether the contents are still there after the store was closed and opened again.
+    /// Returns whether the contents survive closing the store.
     pub(crate) fn lasts(self) -> bool {
         self.facts().lasts
     }
@@ -108,12 +107,12 @@ impl StructureKind {
         self.facts().kind
     }
 
-    /// Returns the number that identifies the dictionary of this kind within a store.
+    /// Returns the number of this kind's dictionary within a store.
     pub(crate) fn dictionary(self) -> DictionaryId {
         self.facts().dictionary
     }
 
-    /// Returns the name by which options refer to this kind.
+    /// Returns the name of this kind in options.
     pub(crate) fn name(self) -> &'static str {
         self.facts().name
     }
@@ -123,7 +122,7 @@ impl StructureKind {
         self.facts().is_ordered
     }
 
-    /// Returns the kind to which options refer by this name, or `None` if there is none.
+    /// Returns the kind with this name in options, or `None` if there is none.
     pub(crate) fn named(name: &str) -> Option<StructureKind> {
         StructureKind::ALL
             .into_iter()
@@ -145,8 +144,8 @@ impl StructureKind {
             .find(|structure| structure.dictionary() == id)
     }
 
-    /// Returns the kind with which the catalog describes a keyspace. Returns an error if this
-    /// version does not support it.
+    /// Returns the kind that the catalog records for a keyspace, or an error if this version does
+    /// not support it.
     pub(crate) fn of_keyspace(kind: u8, keyspace: &str) -> Result<StructureKind> {
         StructureKind::of(kind).ok_or_else(|| Error::UnknownStructure {
             keyspace: keyspace.to_owned(),

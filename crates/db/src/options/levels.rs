@@ -1,11 +1,11 @@
-//! Options of the structure that stores sorted runs on levels.
+//! Options of the levels structure, which stores sorted runs on levels.
 
 use crate::error::Result;
 use alluvium_trees::levels::{LevelFanout, MergePolicy, SameScan, StitchPolicy};
 use std::fmt;
 
 /// Merge policy and other options of the levels. For a SAMT, a larger parameter makes writes
-/// cheaper and reads more expensive. For the other policies it is the reverse.
+/// cheaper and reads more expensive. For the other policies, it is the reverse.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LevelsOptions {
     pub(crate) policy: MergePolicy,
@@ -14,7 +14,7 @@ pub struct LevelsOptions {
     defragment_percent: u32,
 }
 
-/// Thresholds that determine which leaves a merge reuses, instead of copying their records.
+/// Thresholds that determine which leaves a merge reuses instead of copying their records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct StitchThresholds {
     threshold: u32,
@@ -22,8 +22,8 @@ struct StitchThresholds {
     always: u32,
 }
 
-/// Largest threshold with which stitching is enabled. The threshold `u32::MAX` disables stitching:
-/// every leaf is copied.
+/// Largest threshold that enables stitching. At `u32::MAX`, stitching is disabled, and every leaf
+/// is copied.
 const MOST: u32 = u32::MAX - 1;
 
 impl LevelsOptions {
@@ -38,7 +38,7 @@ impl LevelsOptions {
         LevelsOptions::of(MergePolicy::Samt([fanout].into()))
     }
 
-    /// Returns the options of an R-COLA, with one run on each level. The run absorbs `ratio - 1`
+    /// Returns the options of an R-COLA, with one run on each level. A run absorbs `ratio - 1`
     /// merges before it moves to the next level.
     #[must_use]
     pub fn cola(ratio: u32) -> LevelsOptions {
@@ -52,7 +52,7 @@ impl LevelsOptions {
         LevelsOptions::of(MergePolicy::Leveled { ratio })
     }
 
-    /// Returns the options of a structure whose runs are merged only by an explicit compaction.
+    /// Returns the options of a structure that merges runs only when it is compacted explicitly.
     #[must_use]
     pub fn never() -> LevelsOptions {
         LevelsOptions::of(MergePolicy::Never)
@@ -62,10 +62,10 @@ impl LevelsOptions {
     /// `threshold` leaves of one run if no other run has a key between them. The threshold is the
     /// parameter *f* of a VT-tree.
     ///
-    /// Data that is written in key order is then written only once. The smaller the threshold, the
-    /// more often scans of randomly written data must seek. The index stores the first and the last
-    /// key of each leaf, which needs the space of two keys, and at most an eighth of a leaf.
-    /// Without this option every leaf is copied.
+    /// Data written in key order is then written only once. The smaller the threshold, the more
+    /// often scans of randomly written data must seek. The index stores the first and the last key
+    /// of each leaf, which takes the space of two keys, and at most an eighth of a leaf. Without
+    /// this option, every leaf is copied.
     /// ```
     /// use alluvium::{LevelsOptions, Structure};
     /// let options = LevelsOptions::samt(4).stitch(3).scan_unit(8).always_stitch(2048);
@@ -83,9 +83,8 @@ impl LevelsOptions {
         }
     }
 
-    /// Keeps keys together that have the same first `bytes` bytes, for example the keys of the
-    /// pages of one file. Merges do not reuse leaves if that would separate such keys. Enables
-    /// stitching.
+    /// Keeps keys that share their first `bytes` bytes together, for example the keys of one file's
+    /// pages. Merges do not reuse leaves if that would separate such keys. Enables stitching.
     #[must_use]
     pub fn scan_unit(self, bytes: u32) -> LevelsOptions {
         let stitch = self.stitch.unwrap_or(StitchThresholds::at(0));
@@ -98,8 +97,8 @@ impl LevelsOptions {
         }
     }
 
-    /// Lets merges reuse sequences of more than `leaves` leaves, even if that separates keys of one
-    /// scan unit. Enables stitching.
+    /// Lets merges reuse sequences of more than `leaves` leaves even if that separates the keys of
+    /// a scan unit. Enables stitching.
     #[must_use]
     pub fn always_stitch(self, leaves: u32) -> LevelsOptions {
         let stitch = self.stitch.unwrap_or(StitchThresholds::at(0));
@@ -112,10 +111,10 @@ impl LevelsOptions {
         }
     }
 
-    /// Lets merges move values that are stored outside leaves along with the records to which they
-    /// belong. The values of a run are then stored in key order, so that a scan need not seek for
-    /// each value. If [`LevelsOptions::stitch`] is set, too, the values of reused leaves are not
-    /// moved. Without this option, a long value is written once and never moved.
+    /// Lets merges move values that are stored outside leaves along with their records. A run's
+    /// values are then stored in key order, so scans need not seek for each value. If
+    /// [`LevelsOptions::stitch`] is also set, the values of reused leaves are not moved. Without
+    /// this option, a long value is written once and never moved.
     #[must_use]
     pub fn move_values(self) -> LevelsOptions {
         LevelsOptions {
@@ -125,9 +124,8 @@ impl LevelsOptions {
     }
 
     /// Lets background work rewrite runs in which scans must seek. A run is rewritten once scans
-    /// have spent as much time on seeks as the rewrite will cost. The bytes written by such
-    /// rewrites are limited to `percent` percent of all other bytes written since the store was
-    /// opened; the maximum is 100 percent.
+    /// have spent as much time seeking in it as the rewrite will cost. These rewrites write at most
+    /// `percent` percent of all other bytes written since the store was opened; the maximum is 100.
     ///
     /// ```
     /// use alluvium::{LevelsOptions, Structure};
@@ -151,8 +149,8 @@ impl LevelsOptions {
         }
     }
 
-    /// Returns these options as the stitching policy of the structure. A scan unit is a number of
-    /// bytes of the user's key.
+    /// Returns these options as the structure's stitching policy. A scan unit is measured in bytes
+    /// of the user's key.
     pub(crate) fn stitching(&self) -> StitchPolicy {
         let stitch = self.stitch.unwrap_or(StitchThresholds::at(u32::MAX));
         StitchPolicy {

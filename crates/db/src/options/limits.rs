@@ -1,23 +1,24 @@
-//! Limits on the device bandwidth and processor time of background work. This module only computes
+//! Limits the device bandwidth and processor time of background work. This module only computes
 //! pauses; it performs no background work and reads no clock.
 
 use crate::error::{Error, Result};
 use alluvium_base::MIB;
 use std::time::Duration;
 
-/// Minimum limit in bytes per second. With a lower limit, compactions would take unreasonably long.
+/// Smallest permitted limit in bytes per second. Below it, compactions would take unreasonably
+/// long.
 const LEAST_BYTES: u64 = MIB;
 
-/// Minimum length of a pause. Shorter pauses are not worth their overhead.
+/// Shortest pause. Anything shorter is not worth its overhead.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 
-/// Maximum length of a pause. After it, the paused thread checks the limits again.
+/// Longest pause, after which the paused thread checks the limits again.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// Limits on the device bandwidth and processor time of background work. Compactions respect the
-/// limits as long as they can be deferred. If compactions have fallen so far behind that writers
-/// would be throttled, they exceed the limits; [`Stats::cap_yields`](crate::Stats::cap_yields)
-/// counts how often this happens. Flushes, checkpoints and the log are never delayed.
+/// limits as long as they can be deferred, but exceed them if they have fallen so far behind that
+/// writers would be throttled. [`Stats::cap_yields`](crate::Stats::cap_yields) counts how often
+/// this happens. Flushes, checkpoints and the log are never delayed.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -35,23 +36,23 @@ pub struct BackgroundLimits {
 }
 
 impl BackgroundLimits {
-    /// Returns limits that do not restrict background work.
+    /// Returns limits that restrict nothing.
     #[must_use]
     pub fn new() -> BackgroundLimits {
         BackgroundLimits::default()
     }
 
-    /// Sets the maximum number of bytes per second that compactions and flushes read and write
-    /// together, averaged over a second. The minimum of this limit is 1 MiB.
+    /// Sets the maximum number of bytes per second that compactions and flushes together read and
+    /// write, averaged over a second. At least 1 MiB.
     #[must_use]
     pub fn bytes_per_second(mut self, bytes: u64) -> BackgroundLimits {
         self.bytes_per_second = Some(bytes);
         self
     }
 
-    /// Sets the maximum share of time in which a compaction thread uses its processor, in percent
-    /// from 1 to 100. The limit applies to each thread;
-    /// [`Options::workers`](crate::Options::workers) sets their number.
+    /// Sets the maximum share of time in which a compaction thread uses its processor, from 1 to
+    /// 100 percent. The limit applies to each of the [`Options::workers`](crate::Options::workers)
+    /// threads.
     #[must_use]
     pub fn cpu_percent(mut self, percent: u32) -> BackgroundLimits {
         self.cpu_percent = Some(percent);
@@ -81,26 +82,26 @@ impl BackgroundLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SliceDecision {
     Go,
-    /// The slice runs although the limit is exceeded, because otherwise writers would be throttled.
+    /// The slice runs although the limit is exceeded, because writers would otherwise be throttled.
     Yield,
     /// The compaction pauses for this long and then checks the limits again.
     Rest(Duration),
 }
 
-/// A token bucket whose tokens are bytes. It is refilled at the rate of the limit, and drained by
-/// all bytes that background work reads and writes. Its capacity is the number of bytes for a
-/// quarter of a second. The number of tokens may become negative.
+/// A token bucket whose tokens are bytes. It refills at the limit's rate and drains by all bytes
+/// that background work reads and writes. It holds the bytes of a quarter of a second, and its
+/// level may become negative.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TokenBucket {
     level: i64,
-    /// Time of the last request, and the total number of bytes read and written until then.
+    /// Time of the last request, and the number of bytes read and written by then.
     at: Duration,
     moved: u64,
 }
 
 impl TokenBucket {
-    /// Returns whether a slice may run at the time `now`. `moved` is the total number of bytes read
-    /// and written so far.
+    /// Returns whether a slice may run at the time `now`. `moved` is the number of bytes read and
+    /// written so far.
     pub(crate) fn ask(
         &mut self,
         caps: &BackgroundLimits,
@@ -120,8 +121,7 @@ impl TokenBucket {
         if self.level >= 0 {
             SliceDecision::Go
         } else if hurries {
-            // Writers are waiting, so the bytes in excess of the limit need not be compensated by a
-            // pause later.
+            // Writers are waiting, so no later pause makes up for the bytes above the limit.
             self.level = 0;
             SliceDecision::Yield
         } else {
@@ -131,8 +131,8 @@ impl TokenBucket {
     }
 }
 
-/// Returns the length of the pause that must follow a slice of this duration to respect the
-/// processor limit. Returns `None` if no pause is needed.
+/// Returns how long to pause after a slice of this duration to respect the processor limit, or
+/// `None` if no pause is needed.
 pub(crate) fn rest_after(caps: &BackgroundLimits, slice: Duration) -> Option<Duration> {
     let percent = caps.cpu_percent.filter(|&percent| percent < 100)?;
     Some((slice * (100 - percent) / percent).min(LONGEST_REST))

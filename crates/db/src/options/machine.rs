@@ -1,4 +1,4 @@
-//! Properties of the machine on which the store runs: memory, processors, and the clock.
+//! Properties of the machine that the store runs on: memory, processors, and the clock.
 
 use alluvium_base::MIB;
 use alluvium_device::machine;
@@ -18,14 +18,14 @@ pub fn default_memory() -> u64 {
     budget(machine::memory(), machine::container_memory())
 }
 
-/// Bytes of a small container that the store leaves to the program and to cached file pages. In
-/// addition, it leaves them a quarter of the store's memory.
+/// Bytes that the store leaves to the program and to cached file pages in a small container, on top
+/// of a quarter of the store's memory.
 const BESIDE: u64 = 48 * MIB;
 
-/// Returns the default memory limit: a quarter of the machine's memory, which other programs share,
-/// or half of the container's memory, which only this program uses, whichever is less. If the
-/// container has less than 128 MiB, its share is smaller than half, so that the store and the
-/// program both fit. The result is at least [`MIN_MEMORY`].
+/// Returns the default memory limit: a quarter of the machine's memory, which is shared with other
+/// programs, or half of the container's memory, which is not, whichever is less. In a container
+/// with less than 128 MiB the share is smaller than half, so that the store and the program both
+/// fit. The result is at least [`MIN_MEMORY`].
 fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
     let of_container = |bytes: u64| (bytes / 2).min(bytes.saturating_sub(BESIDE) / 5 * 4);
     let parts = [machine.map(|bytes| bytes / 4), container.map(of_container)];

@@ -1,20 +1,20 @@
-//! Merge operators that are registered with a store.
+//! Merge operators registered with a store.
 
 use alluvium_dictionary::merge::{
     AddOperator, AppendOperator, MaximumOperator, MergeOperator, MinimumOperator,
 };
 use std::sync::Arc;
 
-/// A merge operator that keyspaces can refer to by its name.
+/// A merge operator that keyspaces refer to by name.
 #[derive(Clone, Debug)]
 pub(crate) struct RegisteredOperator {
     pub(crate) operator: Arc<dyn MergeOperator>,
-    /// Whether operands may be merged in any order with the same result.
+    /// Whether the result is the same in whichever order operands are merged.
     pub(crate) is_commutative: bool,
 }
 
 impl RegisteredOperator {
-    /// Returns the operators that every store knows.
+    /// Returns the built-in operators, which every store knows.
     pub(crate) fn built_in() -> [RegisteredOperator; 4] {
         let of = |operator, is_commutative| RegisteredOperator {
             operator,

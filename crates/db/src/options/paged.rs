@@ -1,11 +1,11 @@
-//! Options of keyspaces that are stored in pages that are updated in place.
+//! Options of paged keyspaces, whose pages are updated in place.
 
 use crate::error::{Error, Result};
 use alluvium_trees::paged::{self, node::EpsilonMode};
 use std::fmt;
 use std::str::FromStr;
 
-/// The kind of tree that consists of pages updated in place.
+/// The two kinds of tree whose pages are updated in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TreeKind {
     /// A Bε-tree. Each node buffers messages and flushes groups of them to its children.
@@ -29,28 +29,27 @@ pub enum TreeKind {
 pub struct PagedOptions {
     kind: TreeKind,
     node_bytes: u32,
-    /// The parameter ε in percent, `ADAPTIVE` if each node chooses its own ε, or `NO_EPSILON` if
-    /// the given value was invalid.
+    /// The parameter ε in percent, `ADAPTIVE` if each node chooses its own, or `NO_EPSILON` if the
+    /// given value was invalid.
     epsilon_percent: u32,
     key_bytes: u32,
     value_bytes: u32,
     merging: paged::UnderfullPolicy,
 }
 
-/// Stands for an ε that was out of bounds. Validation rejects it.
+/// Marks an ε that was out of bounds. Validation rejects it.
 const NO_EPSILON: u32 = u32::MAX;
-/// Means that each node chooses its own ε.
+/// Marks that each node chooses its own ε.
 const ADAPTIVE: u32 = u32::MAX - 1;
-/// Upper bound for the maximum key length that a user may set. It ensures that the length of a key,
-/// including the keyspace prefix, fits in two bytes.
+/// Upper bound of the maximum key length that a user may set, so that the length of a key including
+/// its keyspace prefix fits in two bytes.
 const MOST_KEY: u32 = 32 << 10;
-/// Maximum length in bytes of the keyspace prefix that precedes each key in the tree.
+/// Maximum length in bytes of the keyspace prefix of each tree key.
 pub(crate) const MOST_PREFIX: usize = 5;
 
 impl Default for PagedOptions {
     fn default() -> PagedOptions {
-        // The default for the maximum key length is that of a tree whose keys have no keyspace
-        // prefix.
+        // The default maximum key length is that of a tree without keyspace prefixes.
         PagedOptions::of_tree(&paged::PagedOptions::default(), 0)
     }
 }
@@ -78,7 +77,7 @@ impl PagedOptions {
     }
 
     /// Sets ε, from 0 to 1, in steps of 0.01. With a larger ε, nodes buffer fewer messages and
-    /// lookups read fewer nodes. The option has no effect on a B⁺-tree.
+    /// lookups read fewer nodes. A B⁺-tree ignores it.
     #[must_use]
     pub fn epsilon(self, epsilon: f64) -> PagedOptions {
         let hundredths = (epsilon * 100.0).round();
@@ -89,8 +88,8 @@ impl PagedOptions {
         }
     }
 
-    /// Lets each node choose its own ε according to its traffic. Lookups increase the number of
-    /// pivots of a node, and messages increase its buffer.
+    /// Lets each node choose its own ε according to its traffic. Lookups increase its number of
+    /// pivots, and messages its buffer.
     ///
     /// ```
     /// use alluvium::{PagedOptions, Structure};
@@ -107,23 +106,23 @@ impl PagedOptions {
         }
     }
 
-    /// Sets the maximum key length in bytes. Nodes reserve this many bytes for each key. Writes of
-    /// longer keys fail.
+    /// Sets the maximum key length in bytes, which nodes reserve for each key. Writes of longer
+    /// keys fail.
     #[must_use]
     pub fn key_bytes(self, key_bytes: u32) -> PagedOptions {
         PagedOptions { key_bytes, ..self }
     }
 
-    /// Sets the maximum size in bytes of the values of a key that are stored in its node. The size
-    /// includes a few bytes for each version. Nodes reserve this many bytes for each key. Longer
-    /// values are stored in separate pages.
+    /// Sets the maximum size in bytes of a key's values in its node, including a few bytes per
+    /// version. Nodes reserve this many bytes for each key. Longer values are stored in separate
+    /// pages.
     #[must_use]
     pub fn value_bytes(self, value_bytes: u32) -> PagedOptions {
         PagedOptions { value_bytes, ..self }
     }
 
-    /// Lets nodes that deletes have left under-full be merged with their neighbours, which frees
-    /// pages. Without this option, such nodes remain until later inserts of nearby keys fill them.
+    /// Frees pages by merging nodes that deletes have left under-full with their neighbours.
+    /// Without this option, such nodes remain until later inserts of nearby keys fill them.
     ///
     /// ```
     /// use alluvium::{PagedOptions, Structure};
@@ -151,8 +150,7 @@ impl PagedOptions {
         self.key_bytes as usize
     }
 
-    /// Converts these options to the options of a tree in which each key has a prefix of `prefix`
-    /// bytes.
+    /// Converts these options to those of a tree whose keys have a prefix of `prefix` bytes.
     pub(crate) fn tree(self, prefix: usize, buffer_bytes: usize) -> paged::PagedOptions {
         paged::PagedOptions {
             kind: match self.kind {
@@ -175,8 +173,7 @@ impl PagedOptions {
         }
     }
 
-    /// Converts the options of a tree in which each key has a prefix of `prefix` bytes to this
-    /// type.
+    /// Converts the options of a tree whose keys have a prefix of `prefix` bytes to this type.
     pub(crate) fn of_tree(tree: &paged::PagedOptions, prefix: usize) -> PagedOptions {
         PagedOptions {
             kind: match tree.kind {
@@ -194,8 +191,8 @@ impl PagedOptions {
         }
     }
 
-    /// Returns an error unless a tree can be built with these options, regardless of the amount of
-    /// memory.
+    /// Returns an error unless a tree can be built with these options, regardless of how much
+    /// memory there is.
     pub(crate) fn validate(self) -> Result<()> {
         if self.epsilon_percent > 100 && self.epsilon_percent != ADAPTIVE {
             let why =
@@ -216,7 +213,7 @@ impl PagedOptions {
         Ok(unbounded.validate()?)
     }
 
-    /// Parses the comma-separated options that follow `paged,` in the text form of a structure.
+    /// Parses the comma-separated options after `paged,` in the text form of a structure.
     pub(crate) fn parse(text: &str) -> Result<PagedOptions> {
         let bad = |why: String| Error::BadOption {
             option: "structure",

@@ -6,8 +6,7 @@ use alluvium_storage::log::{LogOptions, SegmentAccess};
 use alluvium_trees::levels::FilterSource;
 use alluvium_trees::tiered::TrunkShape;
 
-/// The sizes of a simulated store. Together with the seed of the simulation they determine all its
-/// behaviour.
+/// The sizes of a simulated store. They and the simulation's seed determine all of its behaviour.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreScale {
     /// Identity of the store. It is random except in simulations.
@@ -16,19 +15,19 @@ pub struct StoreScale {
     pub memtable: u64,
     /// Size of the page cache in bytes.
     pub cache: u64,
-    /// Options of the log: its size limit, its segments and its lanes.
+    /// Size limit, segments and lanes of the log.
     pub log: LogOptions,
-    /// Sizes of extents, and of the reserve of free space.
+    /// Sizes of the extents and of the free-space reserve.
     pub extents: ExtentOptions,
     /// Shape of the tiered tree.
     pub shape: TrunkShape,
-    /// The source from which the filters of levels are built.
+    /// What the filters of levels are built from.
     pub filters: FilterSource,
 }
 
 impl StoreScale {
     /// Returns a scale so small that a few hundred writes fill memtables, log segments and levels
-    /// of the tree. The log has two lanes, and twelve segments of `log_bytes` bytes in total.
+    /// of the tree. The log has two lanes and twelve segments, which total `log_bytes` bytes.
     #[must_use]
     pub fn small(id: u128, memtable: u64, log_bytes: u64) -> StoreScale {
         StoreScale {

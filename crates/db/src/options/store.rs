@@ -1,4 +1,4 @@
-//! Options for opening a store. The defaults are suitable for any machine.
+//! Options for opening a store. The defaults suit any machine.
 
 use crate::error::{Error, Result};
 use crate::options::Durability;
@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Size of the record cache of a simulated store, in bytes. This is in addition to the memory that
-/// its scale specifies.
+/// Size of a simulated store's record cache in bytes, on top of the memory that its scale
+/// specifies.
 const SIMULATED_RECORDS: u64 = 256 * KIB;
 
 /// A clock that returns the current time in milliseconds since 1970.
@@ -43,7 +43,7 @@ pub struct Options {
     pub(crate) sync_interval: Duration,
     pub(crate) page_size: Option<u32>,
     pub(crate) device: DeviceProfile,
-    /// Whether the device profile is read from the measurement stored in the store's directory.
+    /// Whether to use the device profile measured and stored in the store's directory.
     pub(crate) takes_measured: bool,
     pub(crate) workers: Option<usize>,
     pub(crate) log_limit: Option<u64>,
@@ -60,11 +60,11 @@ pub struct Options {
     pub(crate) mode: OpenMode,
     /// Directories and options of the tiers after the first, as passed by the program.
     pub(crate) tiers: Vec<(PathBuf, TierOptions)>,
-    /// Maximum size in bytes of each tier after the first, in the order of the tiers.
+    /// Maximum size in bytes of each tier after the first, in tier order.
     pub(crate) tier_limits: Vec<Option<u64>>,
 }
 
-/// Whether a store may be created when it is opened, and whether it may be changed.
+/// Whether opening may create a store, and whether the store may be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OpenMode {
@@ -75,9 +75,8 @@ pub enum OpenMode {
     Existing,
     /// Creates a store. Fails unless the directory is empty or does not exist.
     New,
-    /// Opens an existing store for reading only: see
-    /// [`Db::open_read_only`](crate::Db::open_read_only). No background threads run, and no file in
-    /// the store's directory is changed.
+    /// Opens an existing store read-only: see [`Db::open_read_only`](crate::Db::open_read_only). No
+    /// background threads run, and no file in the store's directory is changed.
     ReadOnly,
 }
 
@@ -174,12 +173,12 @@ impl Options {
     }
 
     /// Sets the cost profile of the device. [`devices`](crate::options::devices) contains profiles
-    /// of common types of devices. Default: [`DeviceProfile::SSD`]. A store may be opened with a
-    /// different profile each time.
+    /// of common device types. The profile may change each time the store is opened. Default:
+    /// [`DeviceProfile::SSD`].
     ///
-    /// The setup time and the time per byte determine the size of new leaves. Together with the
-    /// processor time, they also determine when a leaf that is often looked up is rewritten. The
-    /// parallelism determines how many reads of 256 KiB each scans and compactions keep in flight.
+    /// The setup time and the time per byte determine the size of new leaves and, with the
+    /// processor time, when a frequently read leaf is rewritten. The parallelism determines how
+    /// many reads of 256 KiB each scans and compactions keep in flight.
     ///
     /// ```
     /// use alluvium::{DeviceProfile, Options, devices};
@@ -194,10 +193,10 @@ impl Options {
         self
     }
 
-    /// Lets the device profile be read from `probe.txt` in the store's directory, where `alluvium
-    /// probe` stores its measurements. Opening the store fails if the file is missing or damaged,
-    /// or if it records that a cache instead of the device was measured. A later call of
-    /// [`Options::device`] overrides this option.
+    /// Reads the device profile from `probe.txt` in the store's directory, where `alluvium probe`
+    /// stores its measurements. Opening the store fails if the file is missing or damaged, or if it
+    /// shows that a cache was measured instead of the device. A later call of [`Options::device`]
+    /// overrides this option.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -213,19 +212,18 @@ impl Options {
         self
     }
 
-    /// Sets the maximum number of background threads that use a processor at the same time.
-    /// Default: half of the processors, but at least one and at most four. The store has a few more
-    /// threads, which mostly wait for the device. With zero, no background threads run:
-    /// [`Db::work`](crate::Db::work) performs background work, and so do writers that would
-    /// otherwise stall.
+    /// Sets how many background threads may use a processor at the same time. Default: half of the
+    /// processors, but at least one and at most four. The store has a few more threads, which
+    /// mostly wait for the device. With zero, no background threads run: background work is left to
+    /// [`Db::work`](crate::Db::work) and to writers that would otherwise stall.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Options {
         self.workers = Some(workers);
         self
     }
 
-    /// Sets the number of bytes of log after which a checkpoint is made. The limit bounds the time
-    /// of recovery after a crash. Default: the size of four memtables.
+    /// Sets the log size in bytes that triggers a checkpoint, which bounds recovery time after a
+    /// crash. Default: the size of four memtables.
     #[must_use]
     pub fn log_limit(mut self, bytes: u64) -> Options {
         self.log_limit = Some(bytes);
@@ -233,7 +231,7 @@ impl Options {
     }
 
     /// Sets how many bytes of log are retained for [`Db::changes_since`](crate::Db::changes_since)
-    /// while the store is open, in addition to the log that recovery needs. Default: zero.
+    /// while the store is open, beyond what recovery needs. Default: zero.
     #[must_use]
     pub fn keep_log(mut self, bytes: u64) -> Options {
         self.keep_log = bytes;
@@ -249,8 +247,8 @@ impl Options {
     }
 
     /// Sets the size in bytes of the record cache, which stores single records that are read often.
-    /// Zero disables it. By default the size adapts to the workload, starting with an eighth of the
-    /// cache memory.
+    /// Zero disables it. By default, the size adapts to the workload, starting with an eighth of
+    /// the cache memory.
     #[must_use]
     pub fn record_memory(mut self, bytes: u64) -> Options {
         self.records = Some(bytes);
@@ -264,8 +262,8 @@ impl Options {
         self
     }
 
-    /// Registers a merge operator, so that keyspaces can refer to it by its name. A store with a
-    /// keyspace that uses the operator cannot be opened unless the operator is registered.
+    /// Registers a merge operator, so that keyspaces can refer to it by name. If a keyspace uses
+    /// the operator, the store cannot be opened without registering it.
     #[must_use]
     pub fn register_merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Options {
         let is_commutative = false;
@@ -276,10 +274,10 @@ impl Options {
         self
     }
 
-    /// Registers a merge operator whose operands may be merged in any order with the same result:
-    /// `a ∘ b = b ∘ a`. Otherwise like [`Options::register_merge_operator`]. Transactions that only
-    /// merge into a key of such a keyspace, and do not read it, do not conflict with each other.
-    /// The built-in operators `add`, `minimum` and `maximum` are commutative.
+    /// Like [`Options::register_merge_operator`], for an operator whose result is the same in
+    /// whichever order operands are merged: `a ∘ b = b ∘ a`. Transactions that merge into a key
+    /// without reading it do not conflict with each other. The built-in operators `add`, `minimum`
+    /// and `maximum` are commutative.
     #[must_use]
     pub fn register_commutative_merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Options {
         let is_commutative = true;
@@ -290,16 +288,16 @@ impl Options {
         self
     }
 
-    /// Registers a compaction filter, so that keyspaces can refer to it by its name. A store with a
-    /// keyspace that uses the filter cannot be opened unless the filter is registered.
+    /// Registers a compaction filter, so that keyspaces can refer to it by name. If a keyspace uses
+    /// the filter, the store cannot be opened without registering it.
     #[must_use]
     pub fn register_compaction_filter(mut self, name: &str, filter: Arc<dyn CompactionFilter>) -> Options {
         self.filters.push((name.to_owned(), filter));
         self
     }
 
-    /// Sets whether the store must exist already, must not exist yet, or is opened for reading
-    /// only. Default: [`OpenMode::OpenOrCreate`].
+    /// Sets whether the store must exist, must not exist, or is opened read-only. Default:
+    /// [`OpenMode::OpenOrCreate`].
     #[must_use]
     pub fn mode(mut self, mode: OpenMode) -> Options {
         self.mode = mode;
@@ -355,7 +353,7 @@ impl Options {
         self.memory.unwrap_or_else(machine::default_memory)
     }
 
-    /// Returns the sizes of the parts of a store with this memory limit.
+    /// Returns the part sizes of a store with this memory limit.
     fn scale(&self) -> Result<StoreScale> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         let memory = self.total();
@@ -375,8 +373,8 @@ impl Options {
             return bad("log limit", why);
         }
         // The reserve guarantees that a store on a full disk still has the space to flush its
-        // memory, to accept deletes, and to compact. Even the smallest write allocates a few units
-        // of space.
+        // memory, accept deletes, and compact. Even the smallest write allocates a few units of
+        // space.
         let reserve = 6 * memtable.max(LEAST_RESERVED);
         Ok(StoreScale {
             id: fastrand::u128(..),
@@ -402,7 +400,7 @@ impl Options {
     }
 }
 
-/// Minimum of the memtable size from which the reserve is computed, in bytes.
+/// Smallest memtable size, in bytes, that the reserve is computed from.
 const LEAST_RESERVED: u64 = 2 * MIB;
 
 /// Whether the store must already exist, must not exist, or may be created.
@@ -418,8 +416,8 @@ pub(crate) enum ExistencePolicy {
 /// How the record cache's share of cache memory is determined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RecordShare {
-    /// The store divides cache memory between the page cache and the record cache so that the most
-    /// device reads are avoided.
+    /// The store divides cache memory between the page cache and the record cache to save the most
+    /// device reads.
     Balanced,
     /// The program has set a fixed size in bytes.
     Bytes(u64),
@@ -427,7 +425,7 @@ pub(crate) enum RecordShare {
     Fixed(f64),
 }
 
-/// The settings of a store, derived from its options and the properties of the machine.
+/// The settings of a store, derived from its options and the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResolvedOptions {
     pub(crate) scale: StoreScale,

@@ -19,39 +19,39 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Structure {
-    /// The tiered tree: the best choice for nearly all workloads.
+    /// The tiered tree, the best choice for nearly all workloads.
     #[default]
     Tiered,
-    /// Sorted runs on levels, which are merged according to a policy. A store has at most one such
-    /// structure, so all its keyspaces with this structure share the options.
+    /// Sorted runs on levels, merged according to a policy. A store has at most one such structure,
+    /// so all its keyspaces with this structure share the options.
     Levels(LevelsOptions),
-    /// Records located by a hash of their key, for point lookups that need little memory. A store
+    /// Records located by the hash of their key, for point lookups that need little memory. A store
     /// has at most one such structure, so all its hashed keyspaces share the options.
     ///
     /// Keys have no order. Range scans, [`first`](crate::Keyspace::first) and range deletes fail
-    /// with [`Error::NotOrdered`], also in transactions. An exception is a range delete of all
-    /// keys, which is allowed. [`unordered`](crate::Keyspace::unordered) visits each key once and
-    /// can resume after any key.
+    /// with [`Error::NotOrdered`], also in transactions, but deleting the range of all keys is
+    /// allowed. [`unordered`](crate::Keyspace::unordered) visits each key once and can resume after
+    /// any key.
     ///
-    /// Snapshots work as in every other structure. A [`Snapshot`](crate::Snapshot), named or not,
-    /// an iterator and a transaction see the keyspace as of one commit, together with all other
-    /// keyspaces, for as long as they are open. Merges retain every version that is visible to one
-    /// of them, and drop a version once its last reader has ended. Batches and transactions that
-    /// involve several structures are atomic.
+    /// Snapshots work as in every other structure. For as long as they are open, each
+    /// [`Snapshot`](crate::Snapshot) (named or not), iterator and transaction sees this and all
+    /// other keyspaces as of one commit. Merges retain every version that an open reader can see,
+    /// and drop a version once its last reader has ended. Batches and transactions across several
+    /// structures are atomic.
     Hashed(HashedOptions),
     /// A map in memory. The number is the maximum size in bytes of its keys, values and index. The
-    /// map is neither logged nor checkpointed, and is empty after the store is opened again.
+    /// map is neither logged nor checkpointed, so it is empty after the store is reopened.
     /// Otherwise it behaves like the other structures: keys are ordered, and snapshots,
     /// transactions and atomic batches work. A store has at most one such structure, so all its
     /// volatile keyspaces share the limit.
     Volatile(u64),
-    /// Pages in a separate file that are updated in place, as a Bε-tree or a B⁺-tree. It suits keys
-    /// that are overwritten often, and small sets of keys. A store has at most one such structure,
-    /// so all its paged keyspaces share the options.
+    /// Pages in a separate file that are updated in place, as a Bε-tree or a B⁺-tree. It suits
+    /// small keyspaces, and keys that are overwritten often. A store has at most one such
+    /// structure, so all its paged keyspaces share the options.
     Paged(PagedOptions),
 }
 
-/// Minimum of the size limit of volatile keyspaces, in bytes.
+/// Smallest permitted size limit of volatile keyspaces, in bytes.
 const LEAST_VOLATILE: u64 = 64 << 10;
 
 impl Structure {
@@ -97,7 +97,7 @@ impl Structure {
         }
     }
 
-    /// Returns the options of the levels, or the default options if the structure is another one.
+    /// Returns the options of the levels, or the default options for any other structure.
     pub(crate) fn levels(&self) -> LevelsOptions {
         match self {
             Structure::Levels(options) => options.clone(),
@@ -105,8 +105,7 @@ impl Structure {
         }
     }
 
-    /// Returns the options of the hashed structure, or the default options if the structure is
-    /// another one.
+    /// Returns the options of the hashed structure, or the default options for any other structure.
     pub(crate) fn hashed(&self) -> HashedOptions {
         match self {
             Structure::Hashed(options) => options.clone(),
@@ -114,8 +113,7 @@ impl Structure {
         }
     }
 
-    /// Returns the options of the paged structure, or the default options if the structure is
-    /// another one.
+    /// Returns the options of the paged structure, or the default options for any other structure.
     pub(crate) fn paged(&self) -> PagedOptions {
         match self {
             Structure::Paged(options) => *options,
@@ -123,8 +121,8 @@ impl Structure {
         }
     }
 
-    /// Returns the size limit in bytes of the volatile structure, or `None` if the structure is
-    /// another one.
+    /// Returns the size limit in bytes of the volatile structure, or `None` for any other
+    /// structure.
     pub(crate) fn volatile(&self) -> Option<u64> {
         match self {
             Structure::Volatile(bytes) => Some(*bytes),
@@ -166,8 +164,7 @@ impl fmt::Display for Structure {
 impl FromStr for Structure {
     type Err = Error;
 
-    /// Parses the text form of a structure: its name, followed by options that are separated by
-    /// commas.
+    /// Parses the text form of a structure, which is its name followed by comma-separated options:
     ///
     /// - `tiered`.
     /// - `hashed`, `hashed,index=trie`, `hashed,form=boa,lambda=16,refined=yes`, or

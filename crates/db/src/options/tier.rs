@@ -15,19 +15,19 @@ pub struct TierOptions {
     pub(crate) max_bytes: Option<u64>,
 }
 
-/// Minimum size limit of a tier, in bytes. It suffices for a few extents and a reserve.
+/// Smallest permitted size limit of a tier, in bytes, which is enough for a few extents and a
+/// reserve.
 const LEAST_BYTES: u64 = 16 * MIB;
 
 impl TierOptions {
-    /// Returns the default options. By default, the size limit is the limit with which the store
-    /// was last opened, if there was one, and otherwise the size of the file system.
+    /// Returns the default options. The size limit defaults to that with which the store was last
+    /// opened, or else to the size of the file system.
     #[must_use]
     pub fn new() -> TierOptions {
         TierOptions::default()
     }
 
-    /// Sets the maximum size in bytes of the tier on its file system. The minimum of this limit is
-    /// 16 MiB.
+    /// Sets the maximum size in bytes of the tier on its file system. At least 16 MiB.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> TierOptions {
         self.max_bytes = Some(bytes);

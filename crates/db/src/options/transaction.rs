@@ -3,18 +3,18 @@
 use crate::options::Durability;
 use std::time::Duration;
 
-/// Which effects of concurrent transactions a transaction can see.
+/// Which effects of concurrent transactions a transaction may see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
     /// Transactions take effect as if they had run one after the other, in commit order. This
-    /// includes ranges: if a key is inserted into a range that a transaction has scanned, the two
+    /// covers ranges: inserting a key into a range that another transaction has scanned is a
     /// conflict.
     #[default]
     Serializable,
     /// A transaction reads a snapshot taken at its beginning. If two concurrent transactions write
-    /// to the same key, the second one to commit fails. Reads are not tracked, so write skew is
+    /// to the same key, the second to commit fails. Reads are not tracked, so write skew is
     /// possible. [`Transaction::get_for_update`](crate::Transaction::get_for_update) prevents write
-    /// skew that involves the key.
+    /// skew on a key.
     Snapshot,
 }
 
@@ -44,24 +44,24 @@ pub enum Concurrency {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionOptions {
-    /// Which effects of concurrent transactions the transaction can see.
+    /// Which effects of concurrent transactions the transaction may see.
     pub isolation: Isolation,
     /// Whether conflicts with concurrent transactions are detected at commit or prevented by locks.
     pub concurrency: Concurrency,
-    /// Durability of the commit. `None` stands for the default durability of the store.
+    /// Durability of the commit. `None` means the store's default.
     pub durability: Option<Durability>,
     /// Maximum time for which an operation waits for a lock.
     pub lock_timeout: Duration,
-    /// Maximum age of the transaction. The store aborts a transaction that exceeds it. `None` means
-    /// that the age is not limited.
+    /// Maximum age of the transaction, or `None` for no limit. The store aborts a transaction that
+    /// exceeds it.
     pub timeout: Option<Duration>,
     /// Maximum number of keys and ranges that the transaction tracks as read, and maximum number of
-    /// its locks. When it is reached, neighbouring keys and ranges of a keyspace are joined to
-    /// ranges, and neighbouring locks to locks of ranges: first those whose keys have the longest
-    /// common prefix. The transaction fails only if that is not enough.
+    /// its locks. At the limit, neighbouring reads of a keyspace are joined to ranges, and
+    /// neighbouring locks to range locks, starting with the keys that have the longest common
+    /// prefix. The transaction fails only if that is not enough.
     pub max_tracked: usize,
-    /// Maximum memory for the transaction's writes, in bytes. Writes beyond it are spilled to runs
-    /// on disk. If `None`, all open transactions together may use as much memory as one memtable.
+    /// Maximum memory for the transaction's writes, in bytes. Writes beyond it spill to runs on
+    /// disk. If `None`, all open transactions share as much memory as one memtable.
     pub memory: Option<usize>,
     /// Maximum total size of the transaction's writes in bytes, in memory and on disk. If `None`,
     /// only disk space limits it.
@@ -107,7 +107,7 @@ impl TransactionOptions {
         self
     }
 
-    /// Sets the durability of the commit. Default: the default durability of the store.
+    /// Sets the durability of the commit. Default: that of the store.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> TransactionOptions {
         self.durability = Some(durability);
@@ -128,15 +128,15 @@ impl TransactionOptions {
         self
     }
 
-    /// Sets the maximum number of tracked reads and locks, each of which concerns a key or a range.
+    /// Sets the maximum number of tracked reads and of locks, each on a key or a range.
     #[must_use]
     pub fn max_tracked(mut self, most: usize) -> TransactionOptions {
         self.max_tracked = most;
         self
     }
 
-    /// Sets the maximum number of bytes in memory for the transaction's writes. Writes in excess of
-    /// it are moved to runs on disk.
+    /// Sets the maximum memory in bytes for the transaction's writes. Writes beyond it spill to
+    /// runs on disk.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

@@ -15,9 +15,9 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-/// A double-ended iterator over keys and values. It returns the records as of the commit that was
-/// the latest visible one when the iterator was created; concurrent writes do not affect it. It
-/// reads only a few records ahead, and buffers no more than that.
+/// A double-ended iterator over keys and values. It returns the records as of the latest commit
+/// that was visible when it was created, regardless of concurrent writes. It reads and buffers only
+/// a few records ahead.
 pub struct Iter {
     keyspace: OpenKeyspace,
     pinned: Arc<SnapshotPin>,
@@ -25,17 +25,18 @@ pub struct Iter {
     front: Option<StructureScan>,
     /// The scan from the back. It is boxed because most iterators never use it.
     back: Option<Box<StructureScan>>,
-    /// The last key that was returned from each end, or an empty key if none was. The iterator ends
-    /// when these two keys meet.
+    /// The last key returned from each end, or an empty key if there was none. The iterator ends
+    /// when the two keys meet.
     front_key: Vec<u8>,
     back_key: Vec<u8>,
-    /// Whether the front is positioned before its key, because no record was returned after a seek.
+    /// Whether the front is positioned before its key, because no record has been returned since a
+    /// seek.
     sought: bool,
     is_over: bool,
     leaves_out_long_values: bool,
-    /// Number of returned records that are already included in the statistics.
+    /// Number of returned records that the statistics already include.
     told: u64,
-    /// Number of returned records that are not yet included in the statistics.
+    /// Number of returned records that the statistics do not include yet.
     untold: u64,
 }
 
@@ -79,8 +80,8 @@ pub(crate) fn bounds<K: AsRef<[u8]>>(
 /// Returns the first key after all keys that start with a prefix, or `None` if there is no such
 /// key.
 pub(crate) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    // The successor is computed by incrementing the prefix as a number. Trailing 0xff bytes are
-    // removed first; a prefix that consists only of 0xff bytes has no successor.
+    // Increment the prefix as a number, without its trailing 0xff bytes. A prefix of only 0xff
+    // bytes has no successor.
     let kept = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut high = prefix[..=kept].to_vec();
     *high.last_mut().expect("it has a byte that is not all ones") += 1;
@@ -115,12 +116,12 @@ impl Iter {
     }
 
     /// Moves the front of the iterator to the first key that is greater than or equal to `key`. The
-    /// back of the iterator does not move, and still limits what the front returns.
+    /// back stays where it is and still limits what the front returns.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = format::tree_key(&self.keyspace.definition.prefix, key.as_ref());
         if std::mem::replace(&mut self.is_over, self.range.is_empty()) && self.back.is_some() {
-            // The front had already returned the keys up to the back's position, so the back may
-            // have read and discarded a key that is needed now.
+            // The front had already reached the back's position, so the back may have read and
+            // discarded a key that is needed now.
             self.back = None;
             if !self.back_key.is_empty() {
                 self.range = KeyRange::new(&self.range.low, Some(&self.back_key));
@@ -149,7 +150,7 @@ impl Iter {
     }
 
     /// Returns the next key and value from the front as slices, without copying them. They are
-    /// valid until the next call. This is for scans that examine many records and keep few of them.
+    /// valid until the next call. For scans that examine many records and keep few.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -167,17 +168,16 @@ impl Iter {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::get`](crate::Keyspace::get). The next call tries the same record again. After
-    /// [`Error::BadBase`], however, it continues with the following key.
+    /// The same errors as [`Keyspace::get`](crate::Keyspace::get). The next call tries the same
+    /// record again, except after [`Error::BadBase`], when it continues with the following key.
     pub fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.step(MergeDirection::Forward)
     }
 
-    /// Returns the next key and value from the back as slices, as [`Iter::lend`] does from the
-    /// front.
+    /// Like [`Iter::lend`], but from the back.
     ///
     /// # Errors
-    /// As [`Iter::lend`].
+    /// The same errors as [`Iter::lend`].
     pub fn lend_back(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.step(MergeDirection::Backward)
     }
@@ -244,9 +244,8 @@ impl Iter {
         Ok(Some((&key[definition.prefix.len()..], value)))
     }
 
-    /// Makes the iterator return an empty value in place of each value longer than 1 KiB. Values
-    /// that are stored outside leaves are then not read. This is for scans that need only keys and
-    /// short values.
+    /// Makes the iterator replace values longer than 1 KiB by empty ones, without reading values
+    /// stored outside leaves. For scans that need only keys and short values.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -275,8 +274,8 @@ impl Iter {
         }
     }
 
-    /// Returns a double-ended iterator over the keys only. It does not copy values, and does not
-    /// read values that are stored outside leaves.
+    /// Returns a double-ended iterator over the keys only. It does not copy values or read values
+    /// stored outside leaves.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

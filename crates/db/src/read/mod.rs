@@ -1,12 +1,11 @@
-//! Reads of a keyspace: iterators, values and futures.
+//! Reading a keyspace: iterators, values and futures.
 //!
 //! *Scope*: pinned sequence numbers, iteration over keys in either direction or without order, and
 //! non-blocking reads.
 //!
 //! *Must not depend on*: the handles from which a read is started.
 //!
-//! Snapshots and sets of concurrent reads are in `keyspace/`, because they use the handles of
-//! keyspaces.
+//! Snapshots and sets of concurrent reads are in `keyspace/`, because they use keyspace handles.
 
 pub(crate) mod futures;
 pub(crate) mod iter;

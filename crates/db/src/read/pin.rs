@@ -1,16 +1,15 @@
-//! Sequence numbers that readers pin, so that the versions visible to them are retained.
+//! Sequence numbers that readers pin to retain the versions that they see.
 
 use crate::shared::SharedStore;
 use alluvium_base::SequenceNumber;
 use std::sync::Arc;
 
-/// A pinned sequence number. The store retains the versions that are visible at it until this value
-/// is dropped.
+/// A pinned sequence number. Until it is dropped, the store retains the versions visible at this
+/// number.
 pub(crate) struct SnapshotPin {
     shared: Arc<SharedStore>,
     at: SequenceNumber,
-    /// Fixed time of the reader in milliseconds since 1970. If `None`, the reader uses the store's
-    /// clock.
+    /// Fixed time of the reader in milliseconds since 1970, or `None` to use the store's clock.
     now_ms: Option<u64>,
 }
 
@@ -41,8 +40,8 @@ impl SnapshotPin {
         self
     }
 
-    /// Returns the time at which the reader determines whether a value has expired, in milliseconds
-    /// since 1970.
+    /// Returns the reader's time in milliseconds since 1970, which decides whether a value has
+    /// expired.
     pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms.unwrap_or_else(|| self.shared.engine.now_ms())
     }

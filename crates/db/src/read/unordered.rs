@@ -11,14 +11,14 @@ use alluvium_dictionary::range::KeyRange;
 use std::fmt;
 use std::sync::Arc;
 
-/// An iterator that returns each key of a keyspace with its value once, as of the commit that was
-/// the latest visible one when the iterator was created. A hashed keyspace is read in hash order,
-/// and other keyspaces are read in key order.
+/// An iterator that returns each key of a keyspace once, with its value, as of the latest commit
+/// that was visible when it was created. Hashed keyspaces are read in hash order, all others in key
+/// order.
 pub struct UnorderedScan {
     keyspace: OpenKeyspace,
     pinned: Arc<SnapshotPin>,
     scan: Option<StructureScan>,
-    /// Tree key after which the iteration starts, or `None` to start at the beginning.
+    /// Tree key to start after, or `None` to start at the beginning.
     after: Option<Vec<u8>>,
     leaves_out_long_values: bool,
     is_over: bool,
@@ -47,7 +47,7 @@ impl UnorderedScan {
     }
 
     /// Makes the iterator start after `key`, the last key that an earlier iterator returned. Keys
-    /// that were written after the earlier iterator was created may be missed.
+    /// written since the earlier iterator was created may be missed.
     #[must_use]
     pub fn after(mut self, key: impl AsRef<[u8]>) -> UnorderedScan {
         let prefix = &self.keyspace.definition.prefix;
@@ -56,9 +56,8 @@ impl UnorderedScan {
         self
     }
 
-    /// Makes the iterator return an empty value in place of each value longer than 1 KiB. Values
-    /// that are stored outside leaves are then not read. This is for scans that need only keys and
-    /// short values.
+    /// Makes the iterator replace values longer than 1 KiB by empty ones, without reading values
+    /// stored outside leaves. For scans that need only keys and short values.
     #[must_use]
     pub fn without_long_values(mut self) -> UnorderedScan {
         self.leaves_out_long_values = true;

@@ -9,8 +9,8 @@ use std::ops::Deref;
 
 /// A value returned by a read. It dereferences to a byte slice and may outlive the store.
 ///
-/// A long value may refer to a page of the cache. In this case the page stays in memory as long as
-/// the value. Call [`Value::into_owned`] on values that are kept for a long time.
+/// A long value may refer to a page of the cache, which then stays in memory as long as the value.
+/// Call [`Value::into_owned`] on values that are kept for a long time.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ impl Value {
         Value(found)
     }
 
-    /// Returns an empty value in place of a long one if the reader has requested to omit long
+    /// Returns the value, or an empty one if it is long and the reader has asked to omit long
     /// values.
     pub(crate) fn shown(self, long_values: LongValues) -> Value {
         match long_values.shown(&self).len() == self.len() {
@@ -44,14 +44,13 @@ impl Value {
         }
     }
 
-    /// Returns the bytes of the value. They are copied if the value refers to a page of the cache.
+    /// Returns the bytes of the value, copying them if the value refers to a page of the cache.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         self.0.into_vec()
     }
 
-    /// Returns the same value with its own copy of the bytes, so that it refers to no page of the
-    /// cache.
+    /// Returns the value with its own copy of the bytes, so that it refers to no page of the cache.
     #[must_use]
     pub fn into_owned(self) -> Value {
         Value(self.0.into_vec().into())

@@ -1,4 +1,5 @@
-//! The in-memory catalog of keyspaces and named snapshots. It is stored in keyspace 0 of the tree.
+//! The in-memory catalog of keyspaces and named snapshots, which is stored in keyspace 0 of the
+//! tree.
 
 use crate::error::{Error, Result};
 use crate::options::KeyspaceOptions;
@@ -14,11 +15,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The definition of a keyspace. The keyspace may have been dropped.
+/// The definition of a keyspace, which may have been dropped.
 #[derive(Debug)]
 pub(crate) struct KeyspaceDefinition {
     pub(crate) id: KeyspaceId,
-    /// Prefix of all keys of this keyspace in the tree.
+    /// Prefix of all the keyspace's keys in the tree.
     pub(crate) prefix: TreeKey,
     /// The first tree key after all keys of this keyspace.
     pub(crate) end: TreeKey,
@@ -26,10 +27,10 @@ pub(crate) struct KeyspaceDefinition {
     pub(crate) structure: StructureKind,
     /// Maximum length of a key in this keyspace's structure, in bytes.
     pub(crate) longest_key: usize,
-    /// The merge operator, the compaction filter and the other rules that the dictionaries apply to
-    /// this keyspace.
+    /// The merge operator, compaction filter and other rules that the dictionaries apply to the
+    /// keyspace.
     pub(crate) rules: Arc<KeyspaceRules>,
-    /// Whether operands of the merge operator may be merged in any order with the same result.
+    /// Whether the merge operator's result is the same in whichever order operands are merged.
     pub(crate) merges_commute: bool,
     name: RwLock<String>,
     dropped: AtomicBool,
@@ -67,7 +68,7 @@ impl KeyspaceDefinition {
     }
 
     /// Fails if the keyspace was dropped. A writer must call this while it pins the writers' epoch,
-    /// so that a drop that starts afterwards waits for the writer.
+    /// so that a later drop waits for the writer.
     #[inline]
     pub(crate) fn alive(&self) -> Result<()> {
         if self.dropped.load(Ordering::SeqCst) {
@@ -76,10 +77,10 @@ impl KeyspaceDefinition {
         Ok(())
     }
 
-    /// Fails if the structure of the keyspace does not order its keys.
+    /// Fails if the keyspace's structure does not order its keys.
     #[inline]
     pub(crate) fn require_order(&self) -> Result<()> {
-        // Tests may place a keyspace in another structure than the one in its options, and sort the
+        // Tests may place a keyspace in another structure than its options name, and sort the
         // results themselves.
         let is_told = !cfg!(test) || self.options.structure.kind() == self.structure;
         match self.structure.is_ordered() || !is_told {
@@ -90,7 +91,7 @@ impl KeyspaceDefinition {
         }
     }
 
-    /// Fails if the structure of the keyspace does not order its keys, unless the range covers the
+    /// Fails if the keyspace's structure does not order its keys, unless the range covers the
     /// entire keyspace.
     pub(crate) fn require_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
         match *start == *self.prefix && *end == *self.end {
@@ -99,38 +100,38 @@ impl KeyspaceDefinition {
         }
     }
 
-    /// Makes the keyspace writable again, after an attempt to drop it has failed.
+    /// Makes the keyspace writable again after an attempt to drop it has failed.
     pub(crate) fn revive(&self) {
         self.dropped.store(false, Ordering::SeqCst);
     }
 }
 
-/// The keyspaces to which a commit writes. If one of them is dropped before the commit has obtained
+/// The keyspaces that a commit writes to. If one of them is dropped before the commit has obtained
 /// its sequence numbers, the commit is rejected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CommitKeyspaces<'a> {
-    /// Only the catalog. It cannot be dropped.
+    /// Only the catalog, which cannot be dropped.
     Catalog,
     One(&'a KeyspaceDefinition),
-    /// The keyspaces to which a batch writes.
+    /// The keyspaces that a batch writes to.
     Batch(&'a BatchKeyspaces),
 }
 
-/// The keyspaces to which a batch writes.
+/// The keyspaces that a batch writes to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BatchKeyspaces {
-    /// The numbers of the keyspaces, sorted.
+    /// Sorted keyspace numbers.
     ids: SmallVec<[KeyspaceId; 4]>,
-    /// The number of drops at the time when the first keyspace was added. That keyspace had not
-    /// been dropped at this time.
+    /// The drop counter when the first keyspace was added. That keyspace had not been dropped by
+    /// then.
     drops: u64,
 }
 
 impl BatchKeyspaces {
     /// Adds a keyspace. Fails if the keyspace was dropped.
     pub(crate) fn add(&mut self, catalog: &KeyspaceCatalog, definition: &KeyspaceDefinition) -> Result<()> {
-        // Read the counter before checking the keyspace. A drop that this value does not include is
-        // then either noticed by `alive`, or changes the counter later.
+        // Read the counter before checking the keyspace. If a drop is not included in this value,
+        // either `alive` notices it, or it changes the counter later.
         let drops = catalog.drops.load(Ordering::SeqCst);
         definition.alive()?;
         if self.ids.is_empty() {
@@ -143,11 +144,10 @@ impl BatchKeyspaces {
     }
 }
 
-/// The catalog of keyspaces and named snapshots. The engine's schema lock must be held to change
-/// it.
+/// The catalog of keyspaces and named snapshots. To change it, hold the engine's schema lock.
 #[derive(Debug)]
 pub(crate) struct KeyspaceCatalog {
-    /// Number of times that dropping a keyspace has begun.
+    /// Number of keyspace drops begun so far.
     drops: AtomicU64,
     operators: Vec<RegisteredOperator>,
     filters: Vec<(String, Arc<dyn CompactionFilter>)>,
@@ -163,16 +163,16 @@ struct CatalogState {
 }
 
 impl KeyspaceCatalog {
-    /// Creates an empty catalog. It knows the built-in merge operators, `operators`, and the named
-    /// compaction filters `filters`.
+    /// Creates an empty catalog that knows the built-in merge operators, `operators`, and the
+    /// compaction filters `filters` by name.
     pub(crate) fn new(
         operators: &[RegisteredOperator],
         filters: &[(String, Arc<dyn CompactionFilter>)],
     ) -> KeyspaceCatalog {
         KeyspaceCatalog {
             drops: AtomicU64::new(0),
-            // Operators of the application come first, so that they can replace built-in operators
-            // with the same name.
+            // Put the program's operators first, so that they can replace built-in operators of the
+            // same name.
             operators: operators
                 .iter()
                 .cloned()
@@ -190,8 +190,8 @@ impl KeyspaceCatalog {
         self.operators.iter().find(|known| known.operator.name() == name)
     }
 
-    /// Returns the rules of a keyspace, including its merge operator and its compaction filter.
-    /// Fails if one of these is not registered.
+    /// Returns the rules of a keyspace. Fails if its merge operator or compaction filter is not
+    /// registered.
     fn rules_for(&self, keyspace: &str, options: &KeyspaceOptions) -> Result<KeyspaceRules> {
         let missing = |what, name: &str| Error::NotRegistered {
             keyspace: keyspace.to_owned(),
@@ -220,8 +220,8 @@ impl KeyspaceCatalog {
         })
     }
 
-    /// Creates the definition of a keyspace. Fails if its merge operator or its compaction filter
-    /// is not registered.
+    /// Creates the definition of a keyspace. Fails if its merge operator or compaction filter is
+    /// not registered.
     pub(crate) fn define(
         &self,
         id: KeyspaceId,
@@ -239,8 +239,8 @@ impl KeyspaceCatalog {
         Ok(Arc::new(definition))
     }
 
-    /// Loads a catalog record when the store is opened. If the record describes a keyspace, returns
-    /// the keyspace.
+    /// Loads a catalog record when the store is opened, and returns the keyspace that the record
+    /// describes, if any.
     pub(crate) fn load(&self, record: CatalogRecord) -> Result<Option<Arc<KeyspaceDefinition>>> {
         match record {
             CatalogRecord::Keyspace {
@@ -259,15 +259,14 @@ impl KeyspaceCatalog {
             }
             CatalogRecord::Next(next) => {
                 let mut state = self.state.write();
-                // Numbers of keyspaces are never reused, even if this record contains a number that
-                // is too low.
+                // Keyspace numbers are never reused, even if the number in this record is too low.
                 state.next = state.next.max(next);
             }
         }
         Ok(None)
     }
 
-    /// Registers a new keyspace by its number. Must be called before anything is written to the
+    /// Registers a new keyspace by its number. Call this before anything is written to the
     /// keyspace, so that compactions know its rules.
     pub(crate) fn prepare(&self, definition: &Arc<KeyspaceDefinition>) {
         self.state
@@ -276,8 +275,7 @@ impl KeyspaceCatalog {
             .insert(definition.id, Arc::clone(definition));
     }
 
-    /// Makes a keyspace available under its name. Keyspaces that are created later get higher
-    /// numbers.
+    /// Makes a keyspace available under its name. Keyspaces created later get higher numbers.
     pub(crate) fn add(&self, name: &str, definition: Arc<KeyspaceDefinition>) {
         let mut state = self.state.write();
         state.next = state.next.max(definition.id + 1);
@@ -285,14 +283,14 @@ impl KeyspaceCatalog {
         state.by_name.insert(name.to_owned(), definition);
     }
 
-    /// Marks a keyspace as dropped. Writers that check the keyspace from now on are rejected.
+    /// Marks a keyspace as dropped, so that later checks by writers reject it.
     pub(crate) fn begin_drop(&self, definition: &KeyspaceDefinition) {
         definition.dropped.store(true, Ordering::SeqCst);
         self.drops.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Converts an error of a read. If the error contains a tree key, it is replaced by the name of
-    /// the keyspace and the user's key.
+    /// Converts a read error. A tree key in the error is replaced by the name of the keyspace and
+    /// the user's key.
     #[cold]
     pub(crate) fn named(&self, error: alluvium_storage::Error) -> Error {
         let alluvium_storage::Error::BadBase { key, operator, why } = error else {
@@ -336,7 +334,7 @@ impl KeyspaceCatalog {
         self.state.read().by_name.get(name).cloned()
     }
 
-    /// Returns the keyspace with this number, or `None` if there is none. This includes keyspaces
+    /// Returns the keyspace with this number, or `None` if there is none. This also finds keyspaces
     /// that were dropped since the store was opened.
     pub(crate) fn by_id(&self, id: KeyspaceId) -> Option<Arc<KeyspaceDefinition>> {
         self.state.read().by_id.get(&id).cloned()
@@ -347,8 +345,8 @@ impl KeyspaceCatalog {
         self.state.read().by_name.keys().cloned().collect()
     }
 
-    /// Removes the name of a dropped keyspace. Its definition remains available by number, because
-    /// compactions may still merge its records.
+    /// Removes the name of a dropped keyspace. Its definition can still be found by number, because
+    /// compactions may have yet to merge its records.
     pub(crate) fn remove(&self, name: &str) {
         self.state.write().by_name.remove(name);
     }

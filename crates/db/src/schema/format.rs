@@ -1,8 +1,8 @@
-//! Encodings that are private to this crate, version 4: keys with the number of their keyspace, the
-//! contents of log records, and the records of the catalog.
+//! Encodings private to this crate, version 4: tree keys with their keyspace numbers, log records,
+//! and catalog records.
 //!
-//! The encoding of a tree key. Each keyspace is a range of the tree's keys. These ranges are
-//! ordered by the numbers of the keyspaces. Number 0 is the catalog.
+//! A tree key starts with the encoded number of its keyspace. Each keyspace is therefore a range of
+//! tree keys, and the ranges are ordered by keyspace number. Number 0 is the catalog.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -27,10 +27,10 @@
 //!               or the last key of the ingest (included)
 //! ```
 //!
-//! The keys of the catalog follow the prefix of keyspace 0. There are three kinds: `k` followed by
-//! the name of a keyspace; `s` followed by the name of a snapshot, with the snapshot's sequence
-//! number as the value (8 bytes); and `n`, with the number of the next keyspace as the value (4
-//! bytes). The value of a keyspace is encoded as follows:
+//! Catalog keys follow the prefix of keyspace 0. There are three kinds: `k` followed by the name of
+//! a keyspace; `s` followed by the name of a snapshot, with the snapshot's sequence number as the
+//! value (8 bytes); and `n`, with the number of the next keyspace as the value (4 bytes). The value
+//! of a keyspace is encoded as follows:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -59,22 +59,22 @@ use smallvec::SmallVec;
 /// The number of a keyspace.
 pub type KeyspaceId = u32;
 
-/// Number of the keyspace that contains the store's own records.
+/// The keyspace of the store's own records.
 pub const CATALOG: KeyspaceId = 0;
 
-/// Keyspace numbers below this are encoded in a single byte.
+/// Keyspace numbers below this take a single byte.
 const SHORT: KeyspaceId = 240;
 
 /// Maximum length of the keyspace prefix of a key, in bytes.
 pub const MAX_PREFIX: usize = crate::options::paged::MOST_PREFIX;
 
-/// A key of the tree. Short keys are stored inline, without an allocation.
+/// A tree key. Short keys are stored inline, without an allocation.
 pub type TreeKey = SmallVec<[u8; SHORT_KEY]>;
 
-/// Maximum length of a key that is stored inline, in bytes.
+/// Maximum length of inline keys, in bytes.
 const SHORT_KEY: usize = 64;
 
-/// Returns the prefix that all keys of a keyspace have in the tree.
+/// Returns the prefix of all the keyspace's keys in the tree.
 #[allow(clippy::indexing_slicing, reason = "at most all of its bytes are zeros")]
 pub fn prefix(keyspace: KeyspaceId) -> TreeKey {
     if keyspace < SHORT {
@@ -103,7 +103,7 @@ pub fn split(key: &[u8]) -> Option<(usize, KeyspaceId)> {
     Some((1 + len, number))
 }
 
-/// Returns the tree key for a user's key. `prefix` is the prefix of the keyspace.
+/// Returns the tree key of a user's key in the keyspace with the prefix `prefix`.
 #[inline]
 pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
     let (middle, len) = (prefix.len(), prefix.len() + key.len());
@@ -122,11 +122,11 @@ pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
     tree_key
 }
 
-/// A write in a log record, after decoding.
+/// A decoded write of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogWrite<'a> {
     /// A message for a single key. Its sequence number follows from its position in the log record,
-    /// so it is not part of the encoding.
+    /// so it is not encoded.
     One {
         /// The tree key: the prefix of the keyspace followed by the user's key.
         key: &'a [u8],
@@ -144,23 +144,23 @@ pub enum LogWrite<'a> {
         /// Exclusive upper bound, a tree key.
         end: &'a [u8],
     },
-    /// An ingest: runs with keys from `first` to `last` were attached to the tree. The checkpoint
-    /// that contains these runs is made immediately afterwards. If there is no such checkpoint, the
-    /// ingest has not taken place.
+    /// An ingest, which attached runs with keys from `first` to `last` to the tree. The checkpoint
+    /// that contains these runs is taken immediately afterwards. Without it, the ingest has not
+    /// taken place.
     Ingest {
         /// First key in the runs.
         first: &'a [u8],
         /// Last key in the runs.
         last: &'a [u8],
     },
-    /// A write to a volatile keyspace. The log contains only a placeholder, so that its sequence
-    /// number is used.
+    /// A write to a volatile keyspace. It has only a placeholder in the log, which uses up its
+    /// sequence number.
     Volatile,
 }
 
 impl LogWrite<'_> {
-    /// Checks that all keys in this write are valid tree keys. A correct checksum does not
-    /// guarantee this.
+    /// Checks that all keys in this write are valid tree keys, which a correct checksum does not
+    /// guarantee.
     pub(crate) fn check_keys(&self) -> Result<(), String> {
         let (first, last) = match *self {
             LogWrite::One { key, .. } => (key, key),
@@ -204,8 +204,8 @@ pub fn encode_one(
     }
 }
 
-/// Appends a write to a log record, but leaves out its operand. The caller must append the operand,
-/// which is `operand` bytes long.
+/// Appends a write without its operand to a log record. The caller must append the operand, which
+/// is `operand` bytes long.
 #[inline]
 pub fn encode_head(
     out: &mut Vec<u8>,
@@ -250,12 +250,12 @@ pub fn encode_ingest(out: &mut Vec<u8>, first: &[u8], last: &[u8]) {
         .bytes(last);
 }
 
-/// Appends a placeholder for a write to a volatile keyspace to a log record.
+/// Appends the placeholder for a write to a volatile keyspace to a log record.
 pub fn encode_volatile(out: &mut Vec<u8>) {
     ByteWriter::new(out).u8(VOLATILE).varint(0);
 }
 
-/// Iterator that decodes the writes of a log record.
+/// Decodes the writes of a log record.
 pub struct LogWriteIter<'a> {
     reader: ByteReader<'a>,
     /// The operand of the last write, if it is not stored in the record itself. Empty otherwise.
@@ -271,7 +271,7 @@ impl<'a> LogWriteIter<'a> {
         }
     }
 
-    /// Sets the operand of the last write, which is not stored in the record itself. An empty
+    /// Supplies the operand of the last write if it is not stored in the record itself. An empty
     /// `tail` means that the record is complete.
     pub fn before(self, tail: &'a [u8]) -> LogWriteIter<'a> {
         LogWriteIter { tail, ..self }
@@ -335,19 +335,19 @@ impl<'a> Iterator for LogWriteIter<'a> {
         }
         let write = self.read();
         if write.is_err() {
-            // The end of a malformed write is unknown, so no further write can be decoded.
+            // Where a malformed write ends is unknown, so no further write can be decoded.
             self.reader = ByteReader::new(&[]);
         }
         Some(write)
     }
 }
 
-/// Returns the catalog key under which a keyspace is stored.
+/// Returns the catalog key of a keyspace.
 pub fn keyspace_key(name: &str) -> TreeKey {
     catalog_key(b'k', name)
 }
 
-/// Returns the catalog key under which a named snapshot is stored.
+/// Returns the catalog key of a named snapshot.
 pub fn snapshot_key(name: &str) -> TreeKey {
     catalog_key(b's', name)
 }
@@ -357,7 +357,7 @@ pub fn is_snapshot_key(key: &[u8]) -> bool {
     key.starts_with(&snapshot_key(""))
 }
 
-/// Returns the catalog key under which the number of the next keyspace is stored.
+/// Returns the catalog key of the next keyspace number.
 pub fn next_key() -> TreeKey {
     catalog_key(b'n', "")
 }
@@ -369,16 +369,16 @@ fn catalog_key(kind: u8, name: &str) -> TreeKey {
     key
 }
 
-/// A record of the catalog, after decoding.
+/// A decoded catalog record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogRecord {
     Keyspace {
         name: String,
         id: KeyspaceId,
-        /// Number of the keyspace's structure. It may be unknown to this version, if a newer
-        /// version has added the structure.
+        /// Number of the keyspace's structure. A newer version may have added it, so it may be
+        /// unknown to this one.
         kind: u8,
-        /// The options with which the keyspace was created. They never change.
+        /// The options that the keyspace was created with. They never change.
         options: KeyspaceOptions,
     },
     Snapshot {
@@ -391,7 +391,7 @@ pub enum CatalogRecord {
 }
 
 const KEYSPACE_FORMAT: u8 = 2;
-/// Like `KEYSPACE_FORMAT`, but followed by the options of the structure.
+/// Like `KEYSPACE_FORMAT`, but followed by the structure's options.
 const STRUCTURED_FORMAT: u8 = 3;
 const DEFAULT_THRESHOLD: u32 = u32::MAX;
 
@@ -433,8 +433,7 @@ pub fn encode_snapshot(at: SequenceNumber) -> [u8; 8] {
     at.to_le_bytes()
 }
 
-/// Decodes a catalog record from its tree key and value. If it is malformed, returns a description
-/// of the defect as an error.
+/// Decodes a catalog record from its tree key and value. The error describes what is malformed.
 pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String> {
     let text =
         |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| "a name that is not UTF-8".to_owned());
@@ -494,8 +493,8 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
     }
 }
 
-/// Decodes the options of a structure. For an unknown structure it returns a default, because such
-/// a structure is rejected elsewhere.
+/// Decodes the options of a structure. Returns a default for an unknown structure, because callers
+/// reject it elsewhere.
 fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
     let Some(known) = Kinds::of(kind) else {
         return Ok(Structure::Tiered);

@@ -139,8 +139,8 @@ fn the_model_says_what_updates_write() {
         };
         (boa(lambda, refined), model, 0.3)
     });
-    // When a part of a bundle of trees is rebuilt depends on the position of its keys, so the
-    // tolerance is larger here.
+    // When a part of a bundle of trees is rebuilt depends on its key positions, so the tolerance is
+    // larger here.
     let trees = [4, 8].map(|lambda| {
         let model = Model::Bot {
             lambda: lambda.into(),

@@ -1,5 +1,5 @@
-//! Tests of the behaviour that all structures have in common. Each part of the suite runs on every
-//! kind of structure.
+//! Tests of the behaviour common to all structures. Each part of the suite runs on every kind of
+//! structure.
 
 use super::{directories, memory, spread};
 use crate::admin::changes::Change;
@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 /// `append`.
 type Part = fn(&Db, &Keyspace, &Context);
 
-/// How the writes of a part are moved to a certain layer of the store.
+/// Where a part's writes are stored when it reads them.
 struct Context {
     /// Leaves the writes in the memtable, flushes them, or compacts them.
     settle: fn(&Db),
@@ -38,8 +38,8 @@ fn options() -> KeyspaceOptions {
     KeyspaceOptions::new().merge_operator("append")
 }
 
-/// Runs a part of the suite on every kind of structure, on one tier and on two. For each of them,
-/// the part runs with its writes in memory, flushed, and compacted.
+/// Runs a part of the suite on every kind of structure, on one tier and on two, with the writes in
+/// memory, flushed, and compacted.
 fn each(part: Part) {
     for (structure, form) in kinds() {
         UNNAMED.set(form);
@@ -54,7 +54,7 @@ fn each(part: Part) {
     }
 }
 
-/// Returns every structure. The hashed structure is returned once for each of its forms.
+/// Returns every structure. The hashed structure appears once per form.
 fn kinds() -> impl Iterator<Item = (StructureKind, HashedForm)> {
     let arrays = |(lambda, refined)| HashedForm::Boa { lambda, refined };
     let bundles = [(2, false), (4, true)].map(arrays).into_iter();
@@ -202,7 +202,7 @@ fn a_walk_goes_where_it_is_sent_from_either_end() {
         assert!(iter.next().is_none());
         iter.seek("00");
         assert_eq!(iter.next().unwrap().unwrap().0, b"10");
-        // A key that is inserted behind an iterator's position is not returned.
+        // A key inserted behind an iterator's position is not returned.
         let mut iter = k.iter();
         iter.next();
         k.put("01", "").unwrap();
@@ -340,8 +340,7 @@ fn what_is_acknowledged_is_there_after_the_store_is_opened_again() {
             settle(&db);
             k.merge("b", "2").unwrap();
             k.delete("a").unwrap();
-            // Simulate a crash of the process. The writes that were not flushed are only in the
-            // log.
+            // Simulate a process crash. Writes that were not flushed are only in the log.
             db.abandon();
             drop((k, db));
             let db = spread().open_existing_in(directories).unwrap();

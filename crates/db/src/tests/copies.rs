@@ -1,5 +1,5 @@
-//! Tests of copies, restored stores, damaged extent maps and read-only openings, with a store that
-//! contains every persistent structure.
+//! Tests copying, restoring, damaged extent maps and read-only opening on a store that contains
+//! every persistent structure.
 
 use super::{directories, memory, one_of_each, pairs, small, spread};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// Returns the contents of a store, after checking that the store is intact.
+/// Checks that a store is intact and returns its contents.
 fn contents(db: &Db) -> Contents {
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
     let of = |name: String| {
@@ -50,7 +50,7 @@ fn a_copy_holds_both_kinds_and_is_restored() {
         let db = spread().open_in(&directory).unwrap();
         fill(&db, 0, count);
         db.compact().unwrap();
-        // Write more records, which are only in the log. Earlier records were flushed.
+        // Earlier records were flushed. These are only in the log.
         fill(&db, count, count + count / 2);
         let wanted = contents(&db);
         let copy = directories(tiers);
@@ -74,7 +74,7 @@ fn a_copy_holds_both_kinds_and_is_restored() {
     }
 }
 
-/// Truncates the file of the extent map in its middle.
+/// Truncates the extent map's file in the middle.
 fn damage_the_map(directory: &Arc<dyn Directory>) {
     let names = directory.list().unwrap();
     let map = names.iter().find(|name| name.starts_with("extents-")).unwrap();
@@ -109,7 +109,7 @@ fn an_extent_map_is_rebuilt_from_both_kinds() {
     }
 }
 
-/// Flips a bit in the first page to which the root of a map refers.
+/// Flips a bit in the first page that a map's root refers to.
 fn damage_the_contents(directory: &Arc<dyn Directory>) {
     let pointer = {
         let file = SuperblockFile::open(&**directory, FileAccessMode::ReadOnly).unwrap();
@@ -138,7 +138,7 @@ fn a_map_that_cannot_be_read_is_given_up_by_a_repair_and_the_rest_is_kept() {
         let db = small().open_in(Arc::clone(&directory)).unwrap();
         fill(&db, 0, 3000);
         let wanted = contents(&db);
-        // Make sure that both generations contain the damaged page.
+        // Put the damaged page into both generations.
         db.compact().unwrap();
         db.checkpoint().unwrap();
         if rest > 0 {
@@ -191,7 +191,7 @@ fn a_check_says_how_much_of_a_manifest_it_has_read() {
     fill(&db, 0, 10);
     db.checkpoint().unwrap();
     assert_eq!(manifest(&db), (false, false), "it is in the superblock");
-    // The contents of the map now fit into its root, but the root does not fit into the superblock.
+    // The map now fits into its root, but the root does not fit into the superblock.
     fill(&db, 10, 70);
     db.checkpoint().unwrap();
     assert_eq!(manifest(&db), (true, true));
@@ -207,7 +207,7 @@ fn where_a_keyspace_was_is_forgotten_once_nothing_is_left_of_it() {
     db.close().unwrap();
     let db = open();
     assert!(!db.keyspaces().contains(&"Map".to_owned()));
-    // The number of a dropped keyspace is not reused. The map structure is reused, and it is empty.
+    // The number of a dropped keyspace is not reused. The map structure is, but it is empty.
     let again = one_of_each(&db, &KeyspaceOptions::new());
     let map = again.iter().find(|keyspace| keyspace.name() == "Map").unwrap();
     let lasting = StructureKind::ALL

@@ -1,4 +1,4 @@
-//! Crash tests and fault injection on stores with structures of several kinds, on one tier and on
+//! Crash tests and fault injection on stores with several kinds of structures, on one tier and on
 //! two.
 
 use super::story::Whole;

@@ -295,7 +295,7 @@ fn hash_stores_that_are_too_many_are_counted_and_hold_writers_back() {
         k.ingest([(load.to_be_bytes(), "loaded")]).unwrap();
         crowding.push(db.engine().dictionaries.read_amplification_percent());
     }
-    // Up to eight hash stores may accumulate while the sorted store is empty. With twice as many,
+    // Up to eight hash stores may accumulate while the sorted store is empty. At twice that number,
     // writers are throttled.
     assert_eq!((crowding[7], crowding[15], crowding[31]), (50, 100, 200));
     let stats = db.stats().hashed.unwrap();
@@ -348,7 +348,7 @@ fn a_walk_goes_on_behind_any_key_in_every_structure() {
             );
         }
         assert_eq!(found, walked, "each key once, k{number}");
-        // An iteration can also be continued after a key that was deleted.
+        // An iteration can resume even after a deleted key.
         k.delete(&walked[10]).unwrap();
         assert_eq!(k.unordered().after(&walked[10]).count(), 29);
     }
@@ -371,8 +371,7 @@ fn the_model_says_what_updates_write_and_how_much_memory_is_taken() {
     let mut random = fastrand::Rng::with_seed(31);
     (0..KEYS / 500).for_each(|part| put(&mut (500 * part..500 * (part + 1))));
     db.compact().unwrap();
-    // The number of rounds is large enough that the progress of the last merge has no effect on the
-    // result.
+    // There are enough rounds that the progress of the last merge does not affect the result.
     let (before, mut memory_bytes) = (db.stats(), Vec::new());
     for _ in 0..300 {
         put(&mut (0..500).map(|_| random.u64(..KEYS)));

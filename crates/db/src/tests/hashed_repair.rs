@@ -1,5 +1,4 @@
-//! Tests of the repair of stores with hashed keyspaces, with damage at every position of their data
-//! files.
+//! Tests repairing stores with hashed keyspaces, with damage at every position of their data files.
 
 use super::{directories, memory, pairs, small, spread};
 use crate::admin::repair::RepairReport;
@@ -34,9 +33,9 @@ fn bot() -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default().form(form)))
 }
 
-/// Creates a store with two hashed keyspaces and one keyspace in the tree. Some hashed records are
-/// in the sorted store and others in a hash store. Some keys and values are stored separately from
-/// their records. Returns the contents of the keyspaces.
+/// Creates a store with two hashed keyspaces and one in the tree. Some hashed records are in the
+/// sorted store, others in a hash store. Some keys and values are stored separately from their
+/// records. Returns the contents of the keyspaces.
 fn filled(directories: &TierDirectories, options: &KeyspaceOptions) -> BTreeMap<&'static str, Pairs> {
     let db = spread().open_in(directories.clone()).unwrap();
     let k = db.keyspace_with("k", options).unwrap();
@@ -54,8 +53,8 @@ fn filled(directories: &TierDirectories, options: &KeyspaceOptions) -> BTreeMap<
     db.compact().unwrap();
     let young = (0..300u32).map(|number| ((2 * number).to_be_bytes(), [b'w'; 80]));
     k.ingest(young).unwrap();
-    // Two checkpoints are made so that both generations have the same runs. A repair then cannot
-    // avoid the damage by using the older generation.
+    // Two checkpoints give both generations the same runs, so that a repair cannot avoid the damage
+    // by using the older generation.
     tree.put("later", "v").unwrap();
     db.checkpoint().unwrap();
     tree.put("last", "v").unwrap();
@@ -92,8 +91,8 @@ fn damage_of(directory: &Arc<dyn Directory>, name: &str, page: u64) -> bool {
     true
 }
 
-/// Repairs a store and returns the report. Returns `None` if the leaf of the tree that contains the
-/// catalog is damaged, because no keyspace is known without the catalog.
+/// Repairs a store and returns the report. Returns `None` if the damaged tree leaf is the one that
+/// contains the catalog, because no keyspace is known without it.
 fn repaired(directories: &TierDirectories) -> Option<RepairReport> {
     match small().repair_in(directories.clone()) {
         Ok(report) => Some(report),
@@ -104,7 +103,7 @@ fn repaired(directories: &TierDirectories) -> Option<RepairReport> {
     }
 }
 
-/// Returns the keys of a keyspace that are missing after a repair or have a different value.
+/// Returns the keys of a keyspace that are missing or have a different value after a repair.
 fn differing(before: &Pairs, after: &Pairs) -> BTreeSet<Vec<u8>> {
     assert!(
         after.keys().all(|key| before.contains_key(key)),
@@ -133,7 +132,7 @@ fn all(db: &Db) -> BTreeMap<&'static str, Pairs> {
     NAMES.map(of).into_iter().collect()
 }
 
-/// Panics unless a report mentions all losses of a keyspace, and the losses are small.
+/// Panics unless a report mentions all losses of a keyspace and the losses are small.
 fn is_told(name: &str, [before, after]: [&Pairs; 2], report: &RepairReport) {
     let differing = differing(before, after);
     let begin = format!("keyspace {name}, ");
@@ -152,7 +151,7 @@ fn is_told(name: &str, [before, after]: [&Pairs; 2], report: &RepairReport) {
         };
         assert!(differing.iter().all(names), "{report}");
     }
-    // The loss must not exceed a part of the sorted store, or a hash store with half of the keys.
+    // No more may be lost than a part of the sorted store, or a hash store with half of the keys.
     assert!(
         differing.len() < before.len() * 2 / 3,
         "{} of {name} differ",
@@ -187,7 +186,7 @@ fn damage_to_any_page_of_a_bundle_of_trees_loses_what_the_report_says_and_nothin
 fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
     let own = directories(tiers);
     let before = filled(&own, options);
-    // To save time, only some of the pages are damaged, unless the tests run with full effort.
+    // To save time, damage only some of the pages unless the tests run with full effort.
     let every = effort(5, 1);
     let all_pages = (0..tiers as u8).flat_map(|tier| {
         let name = format!("tier-{tier}.data");
@@ -208,7 +207,7 @@ fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
             continue;
         };
         if !report.left.is_empty() {
-            // A repair does not change a damaged leaf of the tree.
+            // A repair leaves a damaged tree leaf unchanged.
             let is_of_tree = |left: &String| left.contains("each behind the number of its keyspace");
             assert!(report.left.iter().all(is_of_tree), "page {page}: {report}");
             continue;
@@ -264,7 +263,7 @@ fn a_part_that_is_lost_has_again_what_hash_stores_still_have_of_it() {
         k.ingest((0..200u32).map(|number| ((4 * number + round).to_be_bytes(), "new")))
             .unwrap();
     }
-    // Stop when one part has absorbed the hash stores and the others have not absorbed them yet.
+    // Stop when one part has absorbed the hash stores but the others have not yet.
     let structure = db.engine().dictionaries.hashed();
     let mut step = alluvium_dictionary::contract::Dictionary::next_step(structure)
         .unwrap()
@@ -317,7 +316,7 @@ fn a_structure_whose_list_of_runs_cannot_be_read_is_given_up_and_the_rest_is_kep
     let k = db.keyspace_with("k", &trie()).unwrap();
     let tree = db.keyspace("tree").unwrap();
     tree.put("a", "v").unwrap();
-    // Create 100 runs. Their list is then stored separately from the root.
+    // Create 100 runs, so that their list is stored separately from the root.
     for load in 0..100u32 {
         k.ingest([(load.to_be_bytes(), "loaded")]).unwrap();
     }
@@ -385,8 +384,8 @@ fn damage_to_any_other_file_loses_nothing_that_the_report_does_not_say() {
             met.insert(name.split(['-', '.']).next().unwrap().to_owned());
             let report = match small().repair_in(directories.clone()) {
                 Ok(report) => report,
-                // The damaged page contained the identity of the store, so the store cannot be
-                // repaired.
+                // The damaged page contained the identity of the store, which cannot be repaired
+                // without it.
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Corrupt, "{name}, page {page}: {error}");
                     continue;

@@ -46,7 +46,7 @@ fn copy(directory: &SimDirectory) -> SimDirectory {
     directory.image(CrashSurvival::All, 1)
 }
 
-/// Creates a closed store that has a keyspace with `count` keys in each kind of structure.
+/// Creates a closed store with one keyspace of `count` keys in each kind of structure.
 fn world(count: u32) -> World {
     let directory = SimDirectory::new(3);
     let db = tiny().create_in(shared(&directory)).unwrap();
@@ -76,7 +76,7 @@ fn superblock(directory: &SimDirectory) -> Superblock {
     file.durable().clone()
 }
 
-/// Copies the store and writes another payload to the newest superblock of the copy. The previous
+/// Copies the store and replaces the payload in the copy's newest superblock. The previous
 /// superblock remains.
 fn with_payload(world: &World, payload: Vec<u8>) -> SimDirectory {
     let directory = copy(&world.directory);
@@ -91,7 +91,7 @@ fn with_payload(world: &World, payload: Vec<u8>) -> SimDirectory {
     directory
 }
 
-/// Copies the store and writes another manifest to both generations of the copy. A long manifest is
+/// Copies the store and replaces the manifest in both generations of the copy. A long manifest is
 /// stored in separate nodes.
 fn with_manifest(world: &World, manifest: &Manifest) -> SimDirectory {
     let directory = copy(&world.directory);
@@ -99,7 +99,7 @@ fn with_manifest(world: &World, manifest: &Manifest) -> SimDirectory {
         let opening = Store::open(shared(&directory), &store_options()).unwrap();
         let store = opening.replay(&mut |_| Ok(())).unwrap();
         let cut = store.superblock().cut;
-        // When the store is opened for the second time, the changed manifest may be rejected.
+        // The second opening may already reject the changed manifest.
         let keeper =
             ManifestWriter::open(&store).map_or_else(|_| ManifestWriter::default(), |(keeper, _)| keeper);
         let payload = keeper.keep(&store, manifest.clone()).unwrap();
@@ -113,8 +113,8 @@ fn is_typed(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Corrupt | ErrorKind::NewerVersion)
 }
 
-/// Opens the store in all ways. If it opens, all data must be present, and must still be present
-/// after more writes. Returns the kind of error if the store cannot be opened.
+/// Opens the store in every way. If it opens, all data must be present, and still be after more
+/// writes. Returns the kind of error if it does not open.
 fn judge(world: &World, directory: &SimDirectory, what: &str) -> Option<ErrorKind> {
     let typed = |error: crate::error::Error| {
         assert!(is_typed(error.kind()), "{what}: {error:?}");
@@ -160,10 +160,10 @@ fn entry(id: u32, kind: u8, root: Vec<u8>) -> DictionaryEntry {
     DictionaryEntry { id, kind, root }
 }
 
-/// A case: its description, the expected kind of error, and the change of the manifest.
+/// A test case: its description, the expected kind of error, and the change to the manifest.
 type Case = (&'static str, ErrorKind, fn(&mut Manifest));
 
-/// Numbers of the keyspaces, one of which is in each structure, and numbers of the dictionaries.
+/// Keyspace numbers, one in each structure, and dictionary numbers.
 const IN_TREE: u32 = 1;
 const IN_MAP: u32 = 2;
 const TREE: u32 = 0;
@@ -260,7 +260,7 @@ fn a_manifest_that_contradicts_itself_or_the_catalog_is_refused() {
             );
         }
     }
-    // Test the original manifest, and a manifest with a keyspace that was dropped.
+    // Test the original manifest, and one with a dropped keyspace.
     let directory = with_manifest(&world, &world.manifest);
     assert_eq!(judge(&world, &directory, "as it was"), None);
     let mut dropped = world.manifest.clone();
@@ -274,7 +274,7 @@ fn a_manifest_that_contradicts_itself_or_the_catalog_is_refused() {
 
 #[test]
 fn a_manifest_of_other_bytes_is_refused_or_leads_to_what_was_there() {
-    // With this many keys both roots refer to nodes, so that the payload contains no user data.
+    // With this many keys, both roots refer to nodes, so the payload contains no user data.
     let world = world(250);
     let payload = superblock(&world.directory).payload;
     let mut random = fastrand::Rng::with_seed(26);

@@ -1,6 +1,5 @@
-//! Tests of log records that no store has written, but whose checksums are valid. Replaying such a
-//! record must either return an error that describes the defect, or apply the record as an ordinary
-//! write.
+//! Tests of log records that no store has written but whose checksums are valid. Replaying such a
+//! record must either return an error that describes the defect, or apply it as an ordinary write.
 
 use super::{pairs, store_options, tiny};
 use crate::admin::simulation::DirectoryOpener as _;
@@ -17,7 +16,7 @@ use alluvium_storage::LogDurability;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// Creates a closed store with `count` keys, and appends a record with this payload to its log.
+/// Creates a closed store with `count` keys and appends a record with this payload to its log.
 fn with_record(count: u32, payload: &[u8]) -> Arc<dyn Directory> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let db = tiny().open_in(Arc::clone(&directory)).unwrap();
@@ -76,7 +75,7 @@ fn keyspace(id: KeyspaceId) -> Vec<u8> {
     one(&format::keyspace_key("another"), MessageKind::Put, &value)
 }
 
-/// Reads and changes all data of the store, and opens the store again.
+/// Reads and changes all data of the store, then opens the store again.
 fn use_it(db: Db, directory: &Arc<dyn Directory>, what: &str) {
     let mut shown = Vec::new();
     for name in db.keyspaces() {
@@ -120,7 +119,7 @@ fn use_it(db: Db, directory: &Arc<dyn Directory>, what: &str) {
     assert_eq!(db.check().unwrap(), [""; 0], "{what}");
 }
 
-/// A case: the description of a record, the number of writes that it states, its bytes, and the
+/// A test case: a description, the number of writes that the record states, its bytes, and the
 /// expected error.
 type Case = (&'static str, u32, Vec<u8>, Option<ErrorKind>);
 
@@ -216,7 +215,7 @@ fn a_record_of_other_writes_is_refused_or_a_write_like_others() {
                 use_it(db, &directory, what);
             }
         }
-        // A repair may either discard or keep the record.
+        // A repair may discard or keep the record.
         let directory = with_record(count, &payload);
         if let Err(error) = tiny().repair_in(Arc::clone(&directory)) {
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");

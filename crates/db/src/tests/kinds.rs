@@ -9,7 +9,7 @@ use crate::keyspace::Keyspace;
 use crate::options::kind::StructureKind;
 use crate::options::{KeyspaceOptions, PagedOptions};
 
-/// Opens or creates the keyspace of the story that has this letter.
+/// Opens or creates the story's keyspace with this letter.
 pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
     let lanes = db.engine().plan.scale.log.lanes;
     let structure = match (letter, lanes) {
@@ -20,8 +20,7 @@ pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOption
         _ => StructureKind::Map,
     };
     if structure == StructureKind::Paged {
-        // Small nodes are used so that the tree has many of them, only a few of which fit into
-        // memory.
+        // Small nodes give the tree many of them, only a few of which fit into memory.
         let small = PagedOptions::beps().node_bytes(512).key_bytes(24).value_bytes(40);
         let options = options.clone().structure(crate::options::Structure::Paged(small));
         return db.keyspace_in(name, structure, &options);

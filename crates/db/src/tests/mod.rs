@@ -39,7 +39,7 @@ fn small() -> Options {
     Options::new().memory(16 << 20).workers(0)
 }
 
-/// Returns the options of [`small`], with files so small that hundreds of stores can be created
+/// Returns the options of [`small`] with files so small that hundreds of stores can be created
 /// quickly.
 fn tiny() -> Options {
     let memtable = 128 << 10;
@@ -55,7 +55,7 @@ fn tiny() -> Options {
     small().simulated(scale, || 1000)
 }
 
-/// Returns the options of the storage layer for a store that was created with [`tiny`].
+/// Returns the storage layer's options for a store created with [`tiny`].
 fn store_options() -> StoreOptions {
     StoreOptions {
         cache_bytes: 1 << 20,
@@ -73,8 +73,8 @@ fn directories(tiers: usize) -> TierDirectories {
     (1..tiers).fold(TierDirectories::from(memory()), |all, _| all.and(memory()))
 }
 
-/// Returns the options of [`small`]. If the store has a second tier, compactions write all output
-/// to it.
+/// Returns the options of [`small`], with which compactions write all output to the second tier if
+/// there is one.
 fn spread() -> Options {
     small().fast_bytes(0)
 }
@@ -87,7 +87,7 @@ fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// Creates a keyspace in each persistent structure. The keyspace is named after the structure.
+/// Creates a keyspace in each persistent structure, named after the structure.
 fn one_of_each(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
     let lasting = StructureKind::ALL
@@ -96,7 +96,7 @@ fn one_of_each(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     lasting.map(|structure| keyspace(structure).unwrap()).collect()
 }
 
-/// Creates a keyspace in the tree and a keyspace in the map. The manifest lists both of them.
+/// Creates a keyspace in the tree and one in the map. The manifest lists both.
 fn tree_and_map(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
     let both = [StructureKind::Tiered, StructureKind::Map];

@@ -1,5 +1,5 @@
 //! Applies the same random history to a keyspace of each kind and to a `BTreeMap`, and checks that
-//! all of them return the same results.
+//! all return the same results.
 
 use super::{directories, one_of_each, small};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
@@ -179,7 +179,7 @@ impl World {
                 if self.random.bool() {
                     db.close().unwrap();
                 } else {
-                    // Simulate a crash of the process.
+                    // Simulate a process crash.
                     db.abandon();
                     drop(db);
                 }

@@ -13,8 +13,8 @@ fn paged(options: PagedOptions) -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Paged(options))
 }
 
-/// Returns options for Bε-trees and B⁺-trees. The nodes are so small that thousands of keys result
-/// in trees with several levels.
+/// Returns options for Bε-trees and B⁺-trees with nodes so small that thousands of keys fill
+/// several levels.
 fn trees() -> [PagedOptions; 4] {
     let small = |options: PagedOptions| options.node_bytes(512).key_bytes(16).value_bytes(40);
     [
@@ -88,8 +88,7 @@ fn is_too_long<T: std::fmt::Debug>(result: crate::error::Result<T>) -> bool {
     )
 }
 
-/// Writes a key with every method that can write. Returns for each method whether it rejected the
-/// key as too long.
+/// Writes a key with every method that can write, and returns whether each rejected it as too long.
 fn write_each_way(db: &Db, keyspace: &Keyspace, key: &[u8]) -> Vec<bool> {
     let mut batch = WriteBatch::new();
     let mut transaction = db.begin();
@@ -122,7 +121,7 @@ fn a_key_that_does_not_fit_is_refused_when_it_is_written() {
         k.put("here", "before").unwrap();
         assert_eq!(write_each_way(&db, &k, &[b'x'; 17]), vec![true; 15]);
         assert_eq!(write_each_way(&db, &k, &[b'x'; 16]), vec![false; 15]);
-        // A key that is too long to be written can still be looked up, and can be used as a bound.
+        // A key that is too long to be written can still be looked up and used as a bound.
         assert_eq!(k.get([b'x'; 17]).unwrap(), None);
         k.delete_range([b'y'; 99], Some(&[b'z'; 99])).unwrap();
         assert_eq!(k.range(&[b'a'; 99][..]..).count(), 2);

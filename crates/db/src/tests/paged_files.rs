@@ -1,4 +1,4 @@
-//! Tests of the separate files of pages: copies of these files, damage to them, and their removal.
+//! Tests of the separate page files: copying them, damage to them, and their removal.
 
 use super::{memory, pairs, small, tiny};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
@@ -90,15 +90,14 @@ fn a_copy_is_of_one_moment_though_pages_are_written_over_meanwhile() {
         let again = tiny().open_existing_in(Arc::clone(&copy)).unwrap();
         assert_eq!(pairs(&again.existing_keyspace("k").unwrap()), wanted);
         sound(&again);
-        // No old version is retained, so the journal contains only the space that is reserved for a
-        // slice.
+        // No old version is retained, so the journal contains only the space reserved for a slice.
         let journals = || db.engine().dictionaries.paged().journal_bytes();
         for _ in 0..4 {
             k.put("key", "value").unwrap();
             db.checkpoint().unwrap();
         }
         assert!(journals() <= 2 * 1400 * (512 + PAGE), "{} bytes", journals());
-        // A copy is an independent store, and it can be copied again.
+        // A copy is an independent store that can itself be copied.
         let k = again.existing_keyspace("k").unwrap();
         fill(&k, 3000, "third");
         let wanted = pairs(&k);
@@ -171,8 +170,8 @@ fn what_can_be_read_of_damaged_pages_is_saved() {
     }
 }
 
-/// Opens a damaged store, which must fail. Then repairs the store, and checks that the report
-/// mentions the loss of keyspace `k`.
+/// Checks that a damaged store does not open, then repairs it and checks that the report mentions
+/// the loss of keyspace `k`.
 fn given_up(options: &Options, directory: &Arc<dyn Directory>, why: &str) {
     let refused = options
         .clone()
@@ -226,7 +225,7 @@ fn pages_that_are_not_there_or_of_another_store_are_refused_and_given_up() {
         copy.copy_from(&*file, 0..file.len(), Purpose::Check).unwrap();
     }
     given_up(&tiny(), &directory, "of store");
-    // Replace the file by an older one, in which pages are missing to which the store refers.
+    // Replace the file by an older one, which does not have some pages that the store refers to.
     let (directory, copy) = (memory(), memory());
     let db = tiny().open_in(Arc::clone(&directory)).unwrap();
     let k = keyspace(&db, "k", trees()[0]);
@@ -317,7 +316,7 @@ fn files_that_no_generation_lists_are_in_the_way_of_nothing() {
     sound(&db);
     db.close().unwrap();
     directory.remove("paged.pages").unwrap();
-    // A creation that was interrupted leaves no files behind.
+    // An interrupted creation leaves no files behind.
     let cut = memory();
     cut.create("paged.pages", FileOptions::BUFFERED).unwrap();
     let error = tiny().open_in(Arc::clone(&cut)).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Tests of queues in every ordered structure: keys are added at one end and removed from the
+//! Tests of queues in every ordered structure. Keys are added at one end and removed from the
 //! other.
 
 use super::{memory, one_of_each, small};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Returns the number of dead keys that iterators of this thread have skipped since the last call
-/// of this function.
+/// Returns the number of dead keys that this thread's iterators have skipped since this function
+/// was last called.
 fn passed() -> u64 {
     alluvium_dictionary::memtables::empty_ranges::PASSED.with(|passed| passed.replace(0))
 }
@@ -30,7 +30,7 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// Maximum number of dead keys that a later scan may skip, after the first scan has skipped all of
+/// Maximum number of dead keys that a later scan may skip once the first scan has skipped all of
 /// them.
 const FEW: u64 = 24;
 
@@ -49,7 +49,7 @@ fn the_first_and_the_last_of_a_queue_cost_the_same_however_many_were_taken_befor
             passed();
             let (mut worst, mut all) = (0, 0);
             for number in 0..JOBS {
-                // Take keys from both ends in alternation.
+                // Take keys from both ends alternately.
                 let (found, expected) = match number % 2 {
                     0 => (queue.first().unwrap(), number / 2),
                     _ => (queue.last().unwrap(), JOBS - 1 - number / 2),
@@ -62,7 +62,7 @@ fn the_first_and_the_last_of_a_queue_cost_the_same_however_many_were_taken_befor
             }
             assert!(queue.first().unwrap().is_none() && queue.last().unwrap().is_none());
             let each = all as f64 / f64::from(JOBS);
-            // An iterator reads some keys ahead, and must skip those that were removed at the other
+            // An iterator reads some keys ahead and must skip those that were removed at the other
             // end.
             assert!(
                 worst < 200 && each < FEW as f64,
@@ -90,7 +90,7 @@ fn a_queue_of_steady_length_is_as_fast_after_many_jobs_and_over_memtables() {
                 tenths.push(passed());
             }
             if number == 2500 {
-                // From this point on, the deletes are in runs instead of memtables.
+                // From now on, the deletes are in runs instead of memtables.
                 db.checkpoint().unwrap();
                 while db.work().unwrap() {}
             }
@@ -128,7 +128,7 @@ fn expired_keys_before_the_first_are_passed_once() {
         assert!(passed() >= 900, "{}", keyspace.name());
         assert_eq!(first(), key(5000));
         assert!(passed() < FEW, "{}", keyspace.name());
-        // Keys that were once found to be expired stay expired, unless the clock was wrong by days.
+        // Keys once found to be expired stay expired, unless the clock was wrong by days.
         NOW.store(START_MS + 1500, Ordering::Relaxed);
         assert_eq!(first(), key(5000), "{}", keyspace.name());
         NOW.store(START_MS - 3 * DAY_MS, Ordering::Relaxed);
@@ -165,7 +165,7 @@ fn readers_at_older_places_see_what_was_taken_since() {
         assert_eq!(first_of(&before), key(0));
         let back: Vec<Vec<u8>> = queue.iter().keys().rev().map(|key| key.unwrap()).collect();
         assert!(back.iter().rev().eq(&all));
-        // Ingested records do not pass through the memtables, but must be visible, too.
+        // Ingested records bypass the memtables, but must be visible, too.
         let mut ingest = queue.begin_ingest().unwrap();
         ingest.put(key(20), b"loaded").unwrap();
         ingest.finish().unwrap();

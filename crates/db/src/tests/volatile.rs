@@ -1,5 +1,4 @@
-//! Tests of volatile keyspaces, which behave like all structures except that they are not
-//! persistent.
+//! Tests of volatile keyspaces, which behave like all others except that they are not persistent.
 
 use super::{memory, pairs, small, tiny};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};

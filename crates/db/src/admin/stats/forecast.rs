@@ -1,4 +1,4 @@
-//! Conversion of predicted and measured costs to metrics of the statistics.
+//! Converts predicted and measured costs to metrics.
 
 use super::{StatsMetric, StatsMetricKind, StatsMetricUnit};
 use crate::advise::forecast::{CostComparison, CostQuantity, Forecast};
@@ -12,8 +12,8 @@ fn unit(of: CostQuantity) -> StatsMetricUnit {
 }
 
 impl Forecast {
-    /// Returns the current forecast as metrics. The name of each metric is `forecast.`, followed by
-    /// the predicted quantity and by one of `p10`, `predicted`, `p90` or `measured`.
+    /// Returns the current forecast as metrics. Each name is `forecast.`, the predicted quantity,
+    /// and one of `p10`, `predicted`, `p90` or `measured`.
     #[must_use]
     pub fn list(&self) -> Vec<StatsMetric> {
         let figure = |row: &CostComparison, name: &str, value: f64| StatsMetric {

@@ -1,4 +1,4 @@
-//! Two presentations of the statistics: a list of metrics for exporters, and a table for people.
+//! Two presentations of the statistics: a metrics list for exporters, and a table for people.
 
 use super::Stats;
 use super::register::{self, MetricRow, StatsMetricKind, StatsMetricUnit};
@@ -24,7 +24,7 @@ pub struct StatsMetric {
     pub value: f64,
 }
 
-/// A list of figures under construction.
+/// A metrics list under construction.
 #[derive(Default)]
 struct MetricList(Vec<StatsMetric>);
 
@@ -55,7 +55,7 @@ impl MetricList {
     }
 }
 
-/// The counters of each device purpose, in the order of the fields of `DeviceCounts`.
+/// The counters of each device purpose, in the field order of `DeviceCounts`.
 const DEVICE: [(&str, StatsMetricUnit, &str); 5] = [
     ("reads", StatsMetricUnit::Count, "Reads of the device."),
     ("writes", StatsMetricUnit::Count, "Writes to the device."),
@@ -161,8 +161,8 @@ impl Stats {
         }
     }
 
-    /// Adds the metrics of each tier and of the copies between tiers. Does nothing if the store has
-    /// a single tier.
+    /// Adds the metrics of each tier and of the copies between tiers, unless the store has a single
+    /// tier.
     fn list_tiers(&self, list: &mut MetricList) {
         if self.tiers.len() < 2 {
             return;
@@ -180,7 +180,7 @@ impl Stats {
     }
 }
 
-/// A metric of a tier that has the unit bytes: name, kind, meaning, and the function that reads it.
+/// A tier metric in bytes: name, kind, meaning, and the function that reads it.
 type TierMetric = (&'static str, StatsMetricKind, &'static str, fn(&TierStats) -> u64);
 
 #[rustfmt::skip]
@@ -215,7 +215,7 @@ const COPIES: &[CopyMetric] = &[
 ];
 
 impl fmt::Display for StatsMetric {
-    /// Formats the value for people, with its unit and a unit prefix.
+    /// Formats the value for people, with a unit and a unit prefix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps: (&[&str], f64) = match self.unit {
             StatsMetricUnit::Count => (&["", " k", " M", " G", " T"], 1000.0),
@@ -225,7 +225,7 @@ impl fmt::Display for StatsMetric {
         };
         let (words, step) = steps;
         let (mut value, mut word) = (self.value, 0);
-        // A count of four digits is as easy to read as three digits with a prefix.
+        // Four digits are as easy to read as three digits and a prefix.
         while value >= 10.0 * step && word + 1 < words.len() {
             value /= step;
             word += 1;
@@ -239,8 +239,8 @@ impl fmt::Display for StatsMetric {
 }
 
 impl fmt::Display for Stats {
-    /// Formats the metrics as a table with one line for each group of names. Metrics whose value is
-    /// zero are omitted.
+    /// Formats the metrics as a table with one line per group of names. Metrics that are zero are
+    /// omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut group = String::new();
         for figure in self.list().iter().filter(|figure| figure.value != 0.0) {

@@ -5,7 +5,7 @@
 //!
 //! *Must not depend on*: how to interpret the figures, which is left to people and exporters.
 //!
-//! The code that samples latencies is in `engine/latencies.rs`.
+//! `engine/latencies.rs` samples the latencies.
 
 mod forecast;
 mod list;
@@ -50,38 +50,37 @@ pub struct DiskSpace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperationCounts {
-    /// Number of commits; a batch and a single write are one commit each.
+    /// Number of commits. A batch counts as one commit, and so does a single write.
     pub commits: u64,
-    /// Number of puts in commits, with or without an expiry time.
+    /// Number of committed puts, with or without an expiry time.
     pub puts: u64,
-    /// Deletes of single keys in commits.
+    /// Number of committed deletes of single keys.
     pub deletes: u64,
-    /// Merges in commits, one per operand.
+    /// Number of committed merges, one per operand.
     pub merges: u64,
-    /// Number of range deletes in commits, regardless of how many keys each one deletes.
+    /// Number of committed range deletes, however many keys each one deletes.
     pub range_deletes: u64,
-    /// Number of gets of one key, both blocking and non-blocking.
+    /// Number of single-key gets, both blocking and non-blocking.
     pub gets: u64,
-    /// Number of calls that get several keys; each call increments this by one.
+    /// Number of multi-key gets. Each call counts once.
     pub multi_gets: u64,
     /// Number of keys requested by all multi-key gets.
     pub multi_get_keys: u64,
     /// Number of iterators created, both ordered and unordered.
     pub scans: u64,
-    /// Number of records that iterators returned, in either direction.
+    /// Number of records returned by iterators, in either direction.
     pub scanned: u64,
-    /// Number of lookups of one key that found a value.
+    /// Number of single-key lookups that found a value.
     pub found: u64,
-    /// Number of node reads that lookups waited for before they found a value.
+    /// Number of node reads that lookups waited for before finding a value.
     pub found_reads: u64,
-    /// Number of lookups of one key that found no value.
+    /// Number of single-key lookups that found no value.
     pub absent: u64,
-    /// Number of node reads that lookups waited for before they found that the key has no value.
+    /// Number of node reads that lookups waited for before finding that the key has no value.
     pub absent_reads: u64,
 }
 
-/// Time for which writers were throttled, in microseconds, broken down by the dominant cause of
-/// each delay.
+/// Throttling time of writers in microseconds, by the dominant cause of each delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteDelays {
@@ -92,7 +91,7 @@ pub struct WriteDelays {
 }
 
 impl WriteDelays {
-    /// Returns the total time for which writers were throttled, in microseconds.
+    /// Returns the total throttling time of writers, in microseconds.
     pub fn total_us(&self) -> u64 {
         self.runs_us + self.memtables_us
     }
@@ -105,63 +104,62 @@ impl WriteDelays {
 pub struct Stats {
     /// Number of user operations of each kind.
     pub operations: OperationCounts,
-    /// Latencies of user operations, by kind, measured for a sample of the operations.
+    /// Latencies of user operations by kind, measured on a sample of the operations.
     pub latencies: OperationLatencies,
     /// Number of acknowledged writes: puts, deletes, merges and range deletes.
     pub writes: u64,
-    /// Bytes of the acknowledged writes: keys, values and headers.
+    /// Bytes of the acknowledged writes, counting keys, values and headers.
     pub written_bytes: u64,
     /// Number of checkpoints completed since the store was opened.
     pub checkpoints: u64,
     /// Number of times that a writer stalled because background work had fallen behind.
     pub waits: u64,
-    /// Time for which writers were throttled. Small delays slow writers down early, so that they
-    /// need not stall.
+    /// Throttling time of writers. Small delays slow writers down early, so that they need not
+    /// stall.
     pub delays: WriteDelays,
-    /// Time in microseconds for which compactions paused because they had reached the limits of
+    /// Microseconds for which compactions paused at the limits of
     /// [`BackgroundLimits`](crate::BackgroundLimits).
     pub capped_us: u64,
-    /// Number of slices of compactions that ran in excess of
-    /// [`BackgroundLimits`](crate::BackgroundLimits), because otherwise writers would have been
-    /// throttled.
+    /// Number of compaction slices that exceeded [`BackgroundLimits`](crate::BackgroundLimits)
+    /// because writers would otherwise have been throttled.
     pub cap_yields: u64,
     /// Memory in use, by consumer.
     pub memory: MemoryUse,
     /// Number of sealed memtables that have not been flushed yet.
     pub sealed_memtables: usize,
-    /// Number of distinct sequence numbers that at least one reader has pinned.
+    /// Number of distinct sequence numbers pinned by at least one reader.
     pub snapshots: usize,
     /// Number of commits after the oldest pinned sequence number. The store retains the versions
-    /// that these commits replaced.
+    /// that they replaced.
     pub held_commits: u64,
-    /// Number of open transactions, and counts of the outcomes of ended ones.
+    /// Number of open transactions, and how many ended with each outcome.
     pub transactions: TransactionStats,
-    /// Space of the data files.
+    /// Space usage of the data files.
     pub space: SpaceUsage,
     /// Space usage, segments and syncs of the log.
     pub log: LogUsage,
     /// Counters of the page cache.
     pub cache: CacheStats,
-    /// Counters of the copies of pages on the first tier. Pages that are often read from slower
-    /// tiers are copied there.
+    /// Counters of the page copies on the first tier. Pages that are often read from slower tiers
+    /// are copied there.
     pub copies: CopyStats,
     /// Counters of the record cache.
     pub records: RecordStats,
     /// Counters of the tiered tree.
     pub tree: TreeStats,
-    /// Compaction work of the tree that is due or in progress. Writes have deferred this work.
+    /// Compaction work of the tree, deferred by writes, that is due or in progress.
     pub debt: TreeDebt,
     /// Maximum number of runs of the tree that a lookup must search.
     pub tree_runs: usize,
-    /// Height of the tree. A tree that consists of a single leaf has height 1.
+    /// Height of the tree; 1 if it is a single leaf.
     pub tree_height: u8,
-    /// Statistics of the levels, which all keyspaces with that structure share. `None` if the store
-    /// has no such keyspace.
+    /// Statistics of the levels structure, which its keyspaces share. `None` if no keyspace uses
+    /// it.
     pub levels: Option<LevelsStats>,
-    /// Statistics of the hashed structure, which all hashed keyspaces share. `None` if the store
-    /// has no hashed keyspace.
+    /// Statistics of the hashed structure, which its keyspaces share. `None` if no keyspace uses
+    /// it.
     pub hashed: Option<HashedStats>,
-    /// Statistics of the tree whose pages are updated in place.
+    /// Statistics of the paged tree, whose pages are updated in place.
     pub paged: PagedStats,
     /// I/O operations and bytes on the devices of all tiers, by purpose.
     pub device: DeviceStats,
@@ -175,14 +173,14 @@ fn ratio(one: u64, other: u64) -> Option<f64> {
 
 impl Stats {
     /// Returns the write amplification: bytes written to the device per byte written by the user.
-    /// Writes to the log count only once they are synced. Returns `None` before the first write.
+    /// Log writes count only once they are synced. Returns `None` before the first write.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         ratio(self.device.total().written_bytes, self.written_bytes)
     }
 
-    /// Returns the read amplification: the number of device reads that lookups waited for, per key
-    /// looked up. Returns `None` before the first lookup.
+    /// Returns the read amplification: device reads that lookups waited for, per key looked up.
+    /// Returns `None` before the first lookup.
     #[must_use]
     pub fn read_amplification(&self) -> Option<f64> {
         let keys = self.operations.gets + self.operations.multi_get_keys;
@@ -190,8 +188,8 @@ impl Stats {
     }
 
     /// Returns the space amplification: bytes of the data files that are in use or about to be
-    /// freed, per byte of data that the current state refers to. Old versions and tombstones are
-    /// part of that data until compactions remove them.
+    /// freed, per byte of data that the current state refers to. Until compactions remove them, old
+    /// versions and tombstones count as data.
     #[must_use]
     pub fn space_amplification(&self) -> Option<f64> {
         ratio(
@@ -200,8 +198,8 @@ impl Stats {
         )
     }
 
-    /// Returns the hit rate of the page cache. A read that waits for another reader's device read
-    /// of the same page is not a hit. Returns `None` before the first read.
+    /// Returns the hit rate of the page cache. Waiting for another reader to read the same page
+    /// from the device does not count as a hit. Returns `None` before the first read.
     #[must_use]
     pub fn page_hit_rate(&self) -> Option<f64> {
         ratio(
@@ -210,8 +208,8 @@ impl Stats {
         )
     }
 
-    /// Returns the hit rate of the record cache. Lookups that the memtables answer do not reach the
-    /// record cache and are not included.
+    /// Returns the hit rate of the record cache. Lookups answered by the memtables never reach the
+    /// record cache, so they are not included.
     #[must_use]
     pub fn record_hit_rate(&self) -> Option<f64> {
         ratio(self.records.hits, self.records.hits + self.records.misses)
@@ -277,7 +275,7 @@ impl Engine {
 }
 
 impl Db {
-    /// Returns the free and the total space of the file system that contains the store.
+    /// Returns the free and total space of the file system that contains the store.
     ///
     /// # Errors
     /// Errors of the operating system.
@@ -295,8 +293,8 @@ impl Db {
         self.engine().stats(&self.shared().recorders)
     }
 
-    /// Returns each tier of the store with the runs that occupy space on it. The call reads nothing
-    /// from the device.
+    /// Returns each tier of the store with the runs stored on it. The call reads nothing from the
+    /// device.
     #[must_use]
     pub fn outline_tiers(&self) -> Vec<TierOutline> {
         self.engine().outline_tiers()

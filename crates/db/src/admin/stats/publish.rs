@@ -3,9 +3,9 @@
 use super::{Stats, StatsMetricKind, StatsMetricUnit};
 
 impl Stats {
-    /// Exports every metric of [`Stats::list`] as a counter or a gauge of the [`metrics`] crate.
-    /// The exported name is `alluvium.` followed by the name of the metric, and the label `store`
-    /// identifies the store. Call this periodically, from any thread.
+    /// Exports every metric of [`Stats::list`] as a counter or gauge of the [`metrics`] crate. The
+    /// exported name is `alluvium.` followed by the metric's name, and the label `store` identifies
+    /// the store. Call this periodically, from any thread.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -26,8 +26,8 @@ impl Stats {
         }
     }
 
-    /// Registers the unit and the description of every metric with the recorder of the [`metrics`]
-    /// crate. Call this once, after a recorder was installed.
+    /// Registers the unit and description of every metric with the recorder of the [`metrics`]
+    /// crate. Call this once, after installing a recorder.
     pub fn describe(&self) {
         for figure in self.list() {
             let name = format!("alluvium.{}", figure.name);

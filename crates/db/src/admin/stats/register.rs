@@ -1,7 +1,7 @@
-//! The register of metrics: the name, unit, meaning and source of each metric.
+//! The metrics register, which defines the name, unit, meaning and source of each metric.
 //!
-//! `Stats::list`, the export to the `metrics` crate and the metrics of the server are all generated
-//! from the register, so a new row appears in all of them.
+//! `Stats::list`, the export to the `metrics` crate and the server's metrics are all generated from
+//! the register, so a new row appears in all of them.
 
 use super::Stats;
 
@@ -9,13 +9,13 @@ use super::Stats;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StatsMetricUnit {
-    /// A number of events or objects.
+    /// Counts events or objects.
     Count,
-    /// An amount of memory or data.
+    /// Measures memory or data in bytes.
     Bytes,
-    /// A duration, such as a latency, a delay or processor time.
+    /// Measures a duration, such as a latency, a delay or processor time.
     Nanoseconds,
-    /// A quotient of two numbers, which has no unit.
+    /// A dimensionless quotient of two numbers.
     Ratio,
 }
 
@@ -28,7 +28,7 @@ pub enum StatsMetricKind {
     Gauge,
 }
 
-/// One row of the register, which defines a metric.
+/// One row of the register. It defines a metric.
 pub(super) struct MetricRow {
     pub(super) name: &'static str,
     pub(super) unit: StatsMetricUnit,
@@ -38,7 +38,7 @@ pub(super) struct MetricRow {
     pub(super) read: fn(&Stats) -> Option<f64>,
 }
 
-/// A number type of the fields of [`Stats`], which can be converted to the value of a metric.
+/// A number type used by the fields of [`Stats`] that converts to a metric value.
 trait MetricValue {
     fn number(self) -> Option<f64>;
 }
@@ -67,7 +67,7 @@ impl MetricValue for Option<f64> {
     }
 }
 
-/// Builds rows of the register from `"name", StatsMetricUnit, StatsMetricKind, read, "help";`.
+/// Builds register rows from `"name", StatsMetricUnit, StatsMetricKind, read, "help";`.
 macro_rules! rows {
     ($($name:literal, $unit:ident, $nature:ident, |$stats:ident| $read:expr, $help:literal;)*) => {
         &[$(MetricRow {
@@ -163,7 +163,7 @@ pub(super) const CACHES: &[MetricRow] = rows! {
     "memory.transactions", Bytes, Gauge, |s| s.memory.transactions, "Memory of open transactions.";
 };
 
-/// Metrics of the space of the data files.
+/// Space metrics of the data files.
 pub(super) const SPACE: &[MetricRow] = rows! {
     "space.file_bytes", Bytes, Gauge, |s| s.space.file_bytes, "Length of the data files, holes included.";
     "space.live_extent_bytes", Bytes, Gauge, |s| s.space.live_extent_bytes, "Bytes of extents in use.";
@@ -184,7 +184,7 @@ pub(super) const LOG: &[MetricRow] = rows! {
         "Rounds in which commits were made durable together.";
 };
 
-/// Metrics of the structures other than the tree: levels, hashed structure, pages updated in place.
+/// Metrics of all structures but the tiered tree: levels, hashed, and pages updated in place.
 pub(super) const STRUCTURES: &[MetricRow] = rows! {
     "levels.levels", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.levels as f64),
         "Levels of runs.";

@@ -1,11 +1,11 @@
-//! The outline of tiers: which runs occupy space on which tier.
+//! The outline of tiers, which shows the runs stored on each tier.
 
 use super::TierStats;
 use crate::engine::Engine;
 use alluvium_trees::run_locations::{RunName, RunPlace};
 use std::fmt;
 
-/// A tier, with the runs that occupy space on it.
+/// A tier and the runs stored on it.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -25,20 +25,20 @@ pub struct TierOutline {
     pub number: usize,
     /// Statistics of the tier: space, state and failure.
     pub stats: TierStats,
-    /// Runs of the tree and of levels with data on the tier, the largest first.
+    /// Runs of the tree and of levels with data on the tier, largest first.
     pub runs: Vec<TierRun>,
-    /// Bytes occupied by copies of often-read pages. Only the first tier contains such copies, so
-    /// this is 0 for other tiers.
+    /// Bytes occupied by copies of often-read pages. Only the first tier has such copies, so other
+    /// tiers report 0.
     pub copies_bytes: u64,
 }
 
-/// The space that a run occupies on a tier.
+/// The space that a run occupies on one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierRun {
-    /// Identity of the run: its group and index in a tree, or its level.
+    /// Identifies the run by its group and index in a tree, or by its level.
     pub name: RunName,
-    /// Number of records in the run, summed over all tiers that store parts of it.
+    /// Number of records in the run, over all tiers that store parts of it.
     pub records: u64,
     /// Bytes of the run's nodes and values on this tier.
     pub bytes: u64,
@@ -47,7 +47,7 @@ pub struct TierRun {
 }
 
 impl TierOutline {
-    /// Returns the used share of the tier's capacity, in percent.
+    /// Returns how full the tier is, in percent of its capacity.
     #[must_use]
     pub fn full_percent(&self) -> u64 {
         let TierStats {
@@ -59,8 +59,8 @@ impl TierOutline {
         (taken * 100 / u128::from(capacity_bytes.max(1))) as u64
     }
 
-    /// Returns the state of the tier as text: `fails` after a failure, `takes nothing` if no new
-    /// data is written to it, otherwise `takes data`.
+    /// Returns the tier's state as text: `fails` after a failure, `takes nothing` if it accepts no
+    /// new data, otherwise `takes data`.
     #[must_use]
     pub fn state(&self) -> &'static str {
         match (&self.stats.failure, self.stats.takes_data) {
@@ -72,7 +72,7 @@ impl TierOutline {
 }
 
 impl fmt::Display for TierOutline {
-    /// Formats the outline: one line for the tier, followed by one line for each run.
+    /// Formats the outline with one line for the tier, followed by one line per run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TierStats {
             directory,
@@ -105,8 +105,7 @@ impl fmt::Display for TierOutline {
 }
 
 impl Engine {
-    /// Returns each tier with the runs that occupy space on it. The call reads nothing from the
-    /// device.
+    /// Returns each tier with the runs stored on it. The call reads nothing from the device.
     pub(crate) fn outline_tiers(&self) -> Vec<TierOutline> {
         let places = self.dictionaries.places();
         let copies_bytes = self.store.copy_stats().bytes;
@@ -121,7 +120,7 @@ impl Engine {
     }
 }
 
-/// Returns the runs that occupy space on a tier, largest first.
+/// Returns the runs stored on a tier, largest first.
 fn runs_on(places: &[RunPlace], tier: usize) -> Vec<TierRun> {
     let tier = u8::try_from(tier).unwrap_or(u8::MAX);
     let on_it = places.iter().filter_map(|place| {

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use alluvium_device::DeviceStats;
 use alluvium_storage::extents::TierUsage as SpaceUsage;
 
-/// Statistics of a tier, which is a directory of the store.
+/// Statistics of a tier, which is one directory of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierStats {
@@ -12,14 +12,13 @@ pub struct TierStats {
     pub directory: String,
     /// Capacity in bytes; at most the configured size limit of the tier.
     pub capacity_bytes: u64,
-    /// Bytes that are available to ordinary writes.
+    /// Bytes available to ordinary writes.
     pub available_bytes: u64,
-    /// Whether new data may be written to the tier. This is false after the tier was drained, and
-    /// while the tier fails.
+    /// Whether the tier accepts new data. It does not once it has been drained, nor while it fails.
     pub takes_data: bool,
-    /// Error of the device, if the tier has failed since the store was opened. After a failure, no
-    /// new data is written to the tier until [`Db::use_tier`](crate::Db::use_tier) is called.
-    /// Existing data is read as far as possible.
+    /// Error of the device, if the tier has failed since the store was opened. A failed tier
+    /// accepts no new data until [`Db::use_tier`](crate::Db::use_tier) is called. Its existing data
+    /// is read as far as possible.
     pub failure: Option<String>,
     /// Space usage of the tier's data file.
     pub space: SpaceUsage,
@@ -36,8 +35,8 @@ impl Engine {
         })
     }
 
-    /// Returns the I/O counters of a tier. If the tier was reopened, the counters of its earlier
-    /// directory handles are included in the sum.
+    /// Returns the I/O counters of a tier. If the tier was reopened, the sum includes the counters
+    /// of its earlier directory handles.
     fn device_stats_of(&self, tier: u8) -> DeviceStats {
         let directories = self.store.directories_of(tier).into_iter();
         let snapshots = directories.map(|directory| directory.counters().snapshot());

@@ -1,4 +1,4 @@
-//! Where the directories of the tiers are: at paths passed by the program, or at recorded paths.
+//! Locates the tier directories, at paths passed by the program or at recorded paths.
 
 use crate::admin::path_checks;
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use alluvium_storage::{Error as Storage, TierDirectories};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The directories of all tiers of a store, with their limits.
+/// The directories of all tiers of a store, and their size limits.
 #[derive(Clone, Debug)]
 pub(crate) struct TierLocations {
     /// Directories in the order of the tiers.
@@ -59,7 +59,7 @@ impl TierLocations {
         }
     }
 
-    /// Closes to new data those tiers of an open store that were drained earlier.
+    /// Closes to new data those tiers of an open store that an earlier session drained.
     pub(crate) fn close_drained(&self, store: &Store) {
         let numbered = (1..).zip(&self.drained);
         numbered
@@ -67,8 +67,8 @@ impl TierLocations {
             .for_each(|(tier, _)| store.close_tier(tier));
     }
 
-    /// Records the paths of the tiers in the first directory of an existing store. If the disk is
-    /// full, nothing is recorded, and the program must pass the tiers again at the next opening.
+    /// Records the tier paths in the first directory of an existing store. If the disk is full,
+    /// nothing is recorded, and the program must pass the tiers again at the next opening.
     pub(crate) fn note(&self) -> Result<()> {
         if self.paths.is_empty() {
             return Ok(());
@@ -100,13 +100,13 @@ impl TierLocations {
     }
 }
 
-/// Returns whether a path is the first directory of a store, which contains the superblock.
+/// Returns whether a path is the first directory of a store, the one that contains the superblock.
 pub(crate) fn is_store(path: &Path) -> bool {
     path.join(superblock::FILE).is_file()
 }
 
-/// Returns an overlay of each directory. Writes to an overlay stay in memory and leave the
-/// directory unchanged.
+/// Returns an overlay of each directory, which keeps writes in memory and leaves the directory
+/// unchanged.
 pub(crate) fn overlaid(directories: &TierDirectories) -> Result<TierDirectories> {
     let above = |below: &Arc<dyn Directory>| {
         OverlayDirectory::new(Arc::clone(below)).map(|above| Arc::new(above) as Arc<dyn Directory>)
@@ -133,8 +133,8 @@ pub(crate) fn new(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<TierL
     Ok(TierLocations::new(first, further.collect::<Result<_>>()?))
 }
 
-/// Creates the directories for a copy of a store that has `tiers` tiers. If `given` is empty, the
-/// directories of the tiers after the first are created next to the first directory.
+/// Creates the directories for a copy of a store with `tiers` tiers. If `given` is empty, the
+/// directories of the tiers after the first are created next to the first.
 pub(crate) fn of_copy(path: &Path, given: &[(PathBuf, TierOptions)], tiers: usize) -> Result<TierLocations> {
     if !given.is_empty() && given.len() + 1 != tiers {
         let (further, count) = (tiers - 1, given.len());
@@ -156,8 +156,8 @@ pub(crate) fn of_copy(path: &Path, given: &[(PathBuf, TierOptions)], tiers: usiz
 pub(crate) fn existing(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<TierLocations> {
     check(path, given)?;
     let first = FileDirectory::open(path)?;
-    // If the superblock cannot be read, return only this directory: opening the store then reports
-    // the damage, or that the directory contains no store.
+    // If the superblock cannot be read, return only this directory. Opening the store then reports
+    // the damage, or that there is no store.
     let Ok(superblock) = SuperblockFile::open(&first, FileAccessMode::ReadOnly) else {
         return Ok(TierLocations::new(first, Vec::new()));
     };
@@ -169,9 +169,9 @@ pub(crate) fn existing(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<
     Ok(TierLocations::new(first, further))
 }
 
-/// Locates the tiers of a store after the first. A directory passed by the program is identified by
-/// the mark that the store has written to it. Tiers that were not passed are expected at their
-/// recorded paths.
+/// Locates the tiers after the first. A directory passed by the program is identified by the mark
+/// that the store has written to it. Tiers that were not passed are expected at their recorded
+/// paths.
 fn find(
     first: &FileDirectory,
     superblock: &Superblock,
@@ -230,8 +230,8 @@ fn find(
     Ok(all)
 }
 
-/// Returns a tier at the path that was recorded when the store was last open, or an error if the
-/// tier is not there.
+/// Returns a tier at the path recorded when the store was last open, or an error if the tier is not
+/// there.
 fn remembered(first: &FileDirectory, tier: u8, listed: Option<&TierEntry>) -> Result<LocatedTier> {
     let wrong = |directory: String, why: &str| {
         Storage::WrongTier {
@@ -290,8 +290,7 @@ pub(crate) fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<
     Ok(())
 }
 
-/// Returns the absolute form of a path. Symbolic links are resolved in the part of the path that
-/// exists.
+/// Returns the absolute form of a path, with symbolic links resolved in the part that exists.
 pub(crate) fn resolve_path(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let known = absolute

@@ -1,4 +1,4 @@
-//! The tiers of a store, as users configure and see them.
+//! The tiers of a store as users configure and see them.
 //!
 //! *Scope*: which directories are the tiers of a store, and how a path is identified as one of
 //! them.
@@ -23,17 +23,16 @@ use alluvium_storage::extents::{ExtentOptions, TierLimits};
 use std::path::Path;
 
 impl Options {
-    /// Adds a tier: another directory for data, on a device that is slower and larger than those of
-    /// the previous tiers. The superblock and the log stay in the first directory, at whose path
-    /// the store is opened.
+    /// Adds a tier, which is another data directory on a slower and larger device than those of the
+    /// tiers before it. The superblock and the log stay in the first directory, whose path opens
+    /// the store.
     ///
-    /// The store records the paths of its tiers, so they need not be passed at later openings. If a
-    /// tier has moved, pass its new path. When existing tiers are passed, their order does not
-    /// matter.
+    /// The store records the paths of its tiers, so they need not be passed again. If a tier has
+    /// moved, pass its new path. Existing tiers may be passed in any order.
     ///
-    /// New data is written to the first tier. Compactions place their output by age: on the first
-    /// tier that, together with the tiers before it, has the capacity for all data of that age or
-    /// newer. Tiers without space are skipped.
+    /// New data is written to the first tier. Compactions place their output by age, on the first
+    /// tier that, combined with the tiers before it, has the capacity for all data of that age or
+    /// newer. Full tiers are skipped.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -59,10 +58,10 @@ impl Options {
         }
     }
 
-    /// Sets the planned size in bytes of the data in the first directory of a store with several
+    /// Sets how many bytes of data are planned for the first directory of a store with several
     /// tiers. The planned size is not a limit: new data is written to the first directory, and more
     /// data than planned stays there while slower tiers are full. Default: three quarters of the
-    /// capacity of the first directory.
+    /// first directory's capacity.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -82,14 +81,14 @@ impl Options {
     }
 
     /// Sets the maximum number of bytes in the first directory for copies of pages that are read
-    /// repeatedly from slower tiers. The copies use at most half of the free space there. They are
-    /// discarded as soon as the space is needed, and when the store is opened. Default: 0, which
-    /// disables copies.
+    /// repeatedly from slower tiers. Copies use at most half of the free space there. They are
+    /// discarded as soon as the space is needed, and whenever the store is opened. Default: 0,
+    /// which disables copies.
     ///
     /// A page is copied as a whole after lookups have missed it in the cache twice. Copies pay off
     /// for values of a kilobyte or more, and for frequently read keys that are adjacent. Small,
-    /// scattered records are better served by the record cache. Each copy needs about 40 bytes of
-    /// memory in addition to [`Options::memory`]. [`Stats::copies`](crate::Stats::copies) shows how
+    /// scattered records are better served by the record cache. Each copy takes about 40 bytes of
+    /// memory on top of [`Options::memory`]. [`Stats::copies`](crate::Stats::copies) shows how
     /// often copies are used.
     ///
     /// ```
@@ -106,8 +105,7 @@ impl Options {
         self
     }
 
-    /// Copies the size limits and the planned sizes of the tiers to the options of the extent
-    /// allocator.
+    /// Passes the size limits and planned sizes of the tiers to the extent allocator.
     pub(crate) fn plan_tiers(&self, extents: &mut ExtentOptions) {
         if self.fast_bytes.is_some() {
             extents.planned_bytes = self.fast_bytes;

@@ -1,4 +1,4 @@
-//! Predicted costs for different shares of cache memory given to the record cache.
+//! Predicted costs as a function of the record cache's share of cache memory.
 
 use super::super::forecast::ModelQuery;
 use crate::error::{Error, Result};
@@ -7,11 +7,10 @@ use alluvium_model::structures::{StructureCost, StructureModel, TieredSettings};
 /// Maximum share of cache memory for the record cache.
 const MOST: f64 = 0.75;
 
-/// A share of cache memory for the record cache, with the number of device reads per lookup that is
-/// predicted for it.
+/// A share of cache memory for the record cache, and the device reads per lookup predicted for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CacheAdvice {
-    /// Fraction of cache memory for the record cache, from 0 to 0.75. The page cache uses the rest.
+    /// Fraction of cache memory for the record cache, from 0 to 0.75. The page cache gets the rest.
     pub record_share: f64,
     /// 10th percentile of the predicted number of device reads per lookup, over stores like this
     /// one.
@@ -24,7 +23,7 @@ pub struct CacheAdvice {
 }
 
 impl CacheAdvice {
-    /// Returns an error unless the share and the predictions are valid numbers.
+    /// Returns an error unless the share and the predictions are valid.
     pub(crate) fn check(&self) -> Result<()> {
         let bad = |why| {
             Err(Error::BadOption {
@@ -48,8 +47,8 @@ impl CacheAdvice {
         Ok(())
     }
 
-    /// Builds the advice for a share from its predicted cost. `found` is the fraction of lookups
-    /// that find a value; it weights the costs of lookups with and without a result.
+    /// Builds the advice for a share from its predicted cost. `found`, the fraction of lookups that
+    /// find a value, weights the costs of hits and misses.
     fn of(record_share: f64, cost: &StructureCost, found: f64) -> CacheAdvice {
         let mix = |hit: f64, miss: f64| found * hit + (1.0 - found) * miss;
         CacheAdvice {
@@ -62,8 +61,8 @@ impl CacheAdvice {
 }
 
 impl ModelQuery {
-    /// Returns the model's prediction for another share of the record cache. Returns `None` unless
-    /// the structure is the tiered tree, the only structure whose model includes the record cache.
+    /// Returns the model's prediction for another record cache share, or `None` unless the
+    /// structure is the tiered tree, the only one whose model includes the record cache.
     pub(crate) fn at_share(&self, records_share: f64) -> Option<(CacheAdvice, StructureCost)> {
         let StructureModel::Tiered(setting) = self.structure else {
             return None;

@@ -1,5 +1,5 @@
-//! Advice on the one setting that can be changed while a store is open, and the rollback of a
-//! change that does not help.
+//! Advice on the one setting that can change while a store is open, and the rollback of a change
+//! that does not help.
 //!
 //! *Scope*: for which shares of cache memory the model is evaluated, whether a change is
 //! worthwhile, how its effect is measured, and when it is reverted.
@@ -8,16 +8,16 @@
 //!
 //! `engine/advice.rs` applies a change and measures its effect.
 //!
-//! The only setting worth changing without reopening the store is the record cache's share of cache
-//! memory. The memory limit is set by the user (`Db::set_memory`), and the structure of a keyspace
-//! is chosen when the keyspace is created.
+//! Only one setting is worth changing without reopening the store: the record cache's share of
+//! cache memory. The user sets the memory limit (`Db::set_memory`), and a keyspace's structure is
+//! chosen at its creation.
 //!
 //! Invariants:
 //!
-//! - **N12** At most one change is on trial at a time, and every trial ends: the change is either
-//!   kept or reverted.
-//! - **N13** Reverting a change restores the previous setting exactly: the same share, or automatic
-//!   balancing by the store.
+//! - **N12** At most one change is on trial at a time. Every trial ends with the change kept or
+//!   reverted.
+//! - **N13** Reverting a change restores the previous setting exactly, whether that was a fixed
+//!   share or automatic balancing by the store.
 
 mod choice;
 pub(crate) mod watch;
@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use watch::{LookupCounters, TrialWatch};
 
-/// Number of changes in the history; older ones are discarded.
+/// Number of changes kept in the history. Older ones are discarded.
 pub(crate) const KEPT: usize = 16;
 
 /// The outcome of a change on trial.
@@ -40,14 +40,14 @@ pub(crate) const KEPT: usize = 16;
 pub enum TrialOutcome {
     /// The effect of the change is still being measured.
     Watched,
-    /// The measured reads were within the predicted range. The change remains until the store is
-    /// closed.
+    /// The measured reads were within the predicted range. The change stays in effect until the
+    /// store is closed.
     Kept,
-    /// Lookups read more than the upper bound of the prediction, so the change was reverted.
+    /// The change was reverted because lookups read more than the upper bound of the prediction.
     AboveBand,
-    /// Lookups read more than before the change, so the change was reverted.
+    /// The change was reverted because lookups read more than before it.
     WorseThanBefore,
-    /// There were too few lookups within an hour to measure the effect, so the change was reverted.
+    /// The change was reverted because an hour saw too few lookups to measure its effect.
     TooFewLookups,
 }
 
@@ -61,7 +61,7 @@ impl TrialOutcome {
         }
     }
 
-    /// Returns the outcome in words. For a reverted change the text includes the reason.
+    /// Returns the outcome in words, including the reason for a rollback.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl TrialOutcome {
     }
 }
 
-/// A change to the record cache's share, made on trial while the store was open.
+/// A trial change to the record cache's share, made while the store was open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Trial {
@@ -84,15 +84,15 @@ pub struct Trial {
     pub share_before: f64,
     /// Time of the change, in milliseconds since 1970.
     pub began_ms: u64,
-    /// Time at which the change was kept or reverted, in milliseconds since 1970. `None` while its
-    /// effect is still being measured.
+    /// Time at which the change was kept or reverted, in milliseconds since 1970. `None` while the
+    /// trial is running.
     pub ended_ms: Option<u64>,
     /// Device reads per lookup before the change, measured since the store was opened or since the
-    /// previous change. `None` if there were too few lookups to measure.
+    /// previous change. `None` if there were too few lookups.
     pub before: Option<f64>,
     /// Device reads per lookup in the last complete measurement interval after the change.
     pub measured: Option<f64>,
-    /// Whether the change was kept, was reverted, or is still on trial.
+    /// Whether the change was kept or reverted, or is still on trial.
     pub outcome: TrialOutcome,
 }
 
@@ -106,13 +106,13 @@ pub(crate) struct OpenTrial {
 #[derive(Debug, Default)]
 pub(crate) struct TrialState {
     pub(crate) open: Option<OpenTrial>,
-    /// The latest changes, oldest first. Only the last one can still be on trial.
+    /// The latest changes, oldest first. Only the newest can still be on trial.
     pub(crate) trials: VecDeque<Trial>,
-    /// Counters at the time when the last trial ended.
+    /// Lookup counters when the last trial ended.
     pub(crate) since: LookupCounters,
 }
 
-/// The history of changes made on trial since the store was opened.
+/// The history of trial changes since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct TrialHistory {
     pub(crate) state: Mutex<TrialState>,

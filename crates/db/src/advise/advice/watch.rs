@@ -1,4 +1,4 @@
-//! The measurement of one change on trial, as a state machine. Its inputs are counters and times.
+//! Measures one change on trial, as a state machine fed with counters and times.
 //!
 //! ```text
 //! settle 10 s     caches fill; what is read then says nothing
@@ -10,37 +10,36 @@
 
 use super::{CacheAdvice, TrialOutcome};
 
-/// Milliseconds after a change during which nothing is measured, because the caches are still
-/// filling.
+/// Milliseconds after a change in which nothing is measured, because the caches are still filling.
 const SETTLE_MS: u64 = 10_000;
-/// Minimum length of a measurement interval: in milliseconds, and in lookups.
+/// Minimum length of a measurement interval, in milliseconds and in lookups.
 const INTERVAL_MS: u64 = 5_000;
 const LOOKUPS: u64 = 1000;
-/// Number of consecutive intervals above the bound that revert a change, and number of consecutive
-/// intervals within the bound that keep it.
+/// Number of consecutive intervals above the bound after which a change is reverted, and number of
+/// consecutive intervals within the bound after which it is kept.
 const OUTSIDE: u32 = 2;
 const WITHIN: u32 = 4;
-/// Time limits in milliseconds. After the first, the last interval determines whether the change is
-/// kept. After the second, the change is reverted because there were too few lookups.
+/// Time limits in milliseconds. At the first, the latest interval decides whether the change is
+/// kept. At the second, the change is reverted because there were too few lookups.
 const LONG_MS: u64 = 60_000;
 const LONGEST_MS: u64 = 3_600_000;
-/// Tolerance of a comparison: as an absolute number of reads per lookup, and as a fraction of the
+/// Tolerance of a comparison, as an absolute number of reads per lookup and as a fraction of the
 /// reads per lookup before the change.
 const CLOSE: f64 = 0.02;
 
-/// Values of the lookup counters at one point in time.
+/// The lookup counters at one point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LookupCounters {
     pub(crate) at_ms: u64,
     /// Number of keys looked up.
     pub(crate) lookups: u64,
-    /// Number of device reads that these lookups caused.
+    /// Number of device reads caused by these lookups.
     pub(crate) reads: u64,
 }
 
 impl LookupCounters {
-    /// Returns the reads per lookup between an earlier point in time and this one. Returns `None`
-    /// if there were fewer than the minimum number of lookups.
+    /// Returns the reads per lookup since an earlier point in time, or `None` if there were too few
+    /// lookups.
     pub(crate) fn since(&self, before: &LookupCounters) -> Option<f64> {
         let lookups = self.lookups.saturating_sub(before.lookups);
         let reads = self.reads.saturating_sub(before.reads);
@@ -57,11 +56,11 @@ pub(crate) enum TrialDecision {
 
 #[derive(Debug)]
 pub(crate) struct TrialWatch {
-    /// Maximum reads per lookup that the prediction allows, including the tolerance.
+    /// Maximum reads per lookup allowed by the prediction, including the tolerance.
     most: f64,
     before: Option<f64>,
     began_ms: u64,
-    /// Values of the counters at the start of the current interval.
+    /// The counters at the start of the current interval.
     from: LookupCounters,
     measured: Option<f64>,
     outside: u32,
@@ -70,8 +69,8 @@ pub(crate) struct TrialWatch {
 }
 
 impl TrialWatch {
-    /// Starts the measurement of a change. `before` is the number of reads per lookup before the
-    /// change, if known.
+    /// Starts measuring a change. `before` is the number of reads per lookup before the change, if
+    /// known.
     pub(crate) fn new(advice: &CacheAdvice, before: Option<f64>, now: LookupCounters) -> TrialWatch {
         TrialWatch {
             most: advice.p90 + CLOSE,
@@ -142,9 +141,9 @@ mod tests {
         p90: 0.4,
     };
 
-    /// Simulates the trial of a change, in steps of one second. Each second has `rate` lookups,
-    /// which cause `reads(second)` device reads each. Returns the outcome and the number of seconds
-    /// until the trial ended.
+    /// Simulates a trial in steps of one second. Each second has `rate` lookups, which cause
+    /// `reads(second)` device reads each. Returns the outcome and the duration of the trial in
+    /// seconds.
     fn watched(before: Option<f64>, rate: u64, reads: impl Fn(u64) -> f64) -> (TrialOutcome, u64) {
         let mut now = LookupCounters {
             at_ms: 1_000_000,
@@ -185,8 +184,8 @@ mod tests {
         assert_eq!(watched(Some(0.5), 1000, filling), (TrialOutcome::Kept, 29));
         let burst = |second| if (10..15).contains(&second) { 2.0 } else { 0.3 };
         assert_eq!(watched(Some(0.5), 1000, burst).0, TrialOutcome::Kept);
-        // Every other interval is above the bound, so neither count is reached; after about a
-        // minute the last interval determines the outcome.
+        // Every other interval is above the bound, so neither count is reached. After about a
+        // minute, the latest interval decides the outcome.
         let waves = |second| if second / 5 % 2 == 0 { 2.0 } else { 0.3 };
         let (outcome, seconds) = watched(Some(0.5), 1000, waves);
         assert!(

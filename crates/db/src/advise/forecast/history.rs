@@ -1,4 +1,4 @@
-//! The past hours since the store was opened: model inputs and counters at the start of each hour.
+//! The hours since the store was opened, with the model inputs and counters at the start of each.
 
 use super::measurement::ForecastSample;
 use super::question::ModelQuery;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 const HOUR_MS: u64 = 3_600_000;
-/// Number of bytes that users must write before the first mark is recorded.
+/// Number of bytes that users must write before the first write mark is recorded.
 const LEAST_MARK: u64 = 1 << 20;
 /// Maximum number of past hours in the history (N11).
 const HOURS: usize = 48;
@@ -21,28 +21,28 @@ const HOURS: usize = 48;
 struct HourStart {
     at_ms: u64,
     truth: ForecastSample,
-    /// Inputs for the model. `None` if no request had been sampled when the hour began.
+    /// Model inputs, or `None` if no request had been sampled when the hour began.
     question: Option<ModelQuery>,
-    /// Result of the model for these inputs; `None` until it has been computed.
+    /// The model's result for these inputs; `None` until it is computed.
     cost: Option<Arc<StructureCost>>,
 }
 
-/// The history of an open store. It covers at most [`HOURS`] hours, and each of them needs a few
-/// hundred bytes of memory.
+/// The history of an open store. It covers at most [`HOURS`] hours and needs a few hundred bytes of
+/// memory for each.
 #[derive(Debug)]
 pub(crate) struct ForecastHistory {
     opened: ForecastSample,
-    /// Starts of hours, oldest first. There is one entry more than complete hours, because each
-    /// hour ends where the next one begins.
+    /// Hour starts, oldest first. There is one more entry than complete hours, because each hour
+    /// ends when the next begins.
     noted: Mutex<VecDeque<HourStart>>,
-    /// Counters recorded each time that the number of bytes written by users had doubled. The list
-    /// has a few dozen entries at most.
+    /// Counters recorded each time the number of bytes written by users doubles. The list never
+    /// exceeds a few dozen entries.
     marks: Mutex<Vec<WriteMark>>,
-    /// For each structure, the result of the last count of distinct keys in its data files.
+    /// The latest distinct-key count of each structure's data files.
     counted: Mutex<BTreeMap<StructureKind, KeyCount>>,
 }
 
-/// Result of a count of the distinct keys in data files.
+/// A count of the distinct keys in data files.
 #[derive(Clone, Copy, Debug)]
 struct KeyCount {
     /// Number of writes that the store had received when the keys were counted.
@@ -50,15 +50,14 @@ struct KeyCount {
     distinct: DistinctKeys,
 }
 
-/// The distinct keys are counted again once the number of writes has changed by more than a
-/// fraction 1/`RECOUNT`.
+/// Distinct keys are counted again once the number of writes has changed by more than a fraction
+/// 1/`RECOUNT`.
 const RECOUNT: u64 = 16;
-/// Uncertainty of a count, as a fraction. If two counts differ by less, the sets of keys may be
-/// equal.
+/// Uncertainty of a count, as a fraction. Two counts that differ by less may be of the same keys.
 const COUNTED_TO: f64 = 0.03;
 
-/// Counters at one point in time: bytes written by users and to the device, the number of writes,
-/// and the number of keys in data files.
+/// Counters at one point in time: bytes written by users and to the device, number of writes, and
+/// number of keys in data files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct WriteMark {
     pub(crate) user_bytes: u64,
@@ -68,9 +67,9 @@ pub(crate) struct WriteMark {
 }
 
 impl WriteMark {
-    /// Returns the fraction of the writes since this mark that wrote new keys. `writes` and `keys`
-    /// are the current numbers of writes and keys. If there were few writes since the mark, returns
-    /// the fraction for all writes instead.
+    /// Returns the fraction of writes since this mark that wrote new keys, or of all writes if
+    /// there were few since the mark. `writes` and `keys` are the current numbers of writes and
+    /// keys.
     pub(crate) fn new_keys(&self, writes: u64, keys: f64) -> f64 {
         let since = writes.saturating_sub(self.writes) as f64;
         let more = keys - self.keys;
@@ -110,7 +109,7 @@ impl ForecastHistory {
         if !is_due(&self.marks.lock()) {
             return;
         }
-        // Computing the mark may read from the device, so the list must not be locked meanwhile.
+        // Computing the mark may read from the device, so the list must not be locked at the time.
         let mark = mark();
         let mut marks = self.marks.lock();
         if is_due(&marks) {
@@ -118,19 +117,19 @@ impl ForecastHistory {
         }
     }
 
-    /// Returns the newest mark that was recorded when at most half of the present user bytes had
-    /// been written. Write amplification is measured from this mark on. It grows with the amount of
-    /// data, and the models compute it for the present amount; a store that was filled since its
-    /// opening had a lower write amplification at first.
+    /// Returns the newest mark recorded when users had written at most half of the present bytes.
+    /// Write amplification is measured from this mark because it grows with the amount of data. The
+    /// models compute it for the present amount, but a store that has been filling since it was
+    /// opened had a lower write amplification at first.
     pub(crate) fn half(&self, user_bytes: u64) -> WriteMark {
         let marks = self.marks.lock();
         let before = marks.iter().rev().find(|mark| mark.user_bytes <= user_bytes / 2);
         before.copied().unwrap_or_default()
     }
 
-    /// Returns the number of distinct keys in a structure's data files. The result of the last
-    /// count is reused unless the number of writes, `writes`, has changed considerably since then.
-    /// Returns `None` if counting the keys fails.
+    /// Returns the number of distinct keys in a structure's data files, or `None` if counting them
+    /// fails. The latest count is reused unless `writes`, the number of writes, has changed
+    /// considerably since.
     pub(crate) fn distinct_keys(
         &self,
         structure: StructureKind,
@@ -152,7 +151,7 @@ impl ForecastHistory {
         self.opened
     }
 
-    /// Returns whether a new hour of the clock has begun since the last recorded start of an hour.
+    /// Returns whether a new clock hour has begun since the last recorded one.
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
         let noted = self.noted.lock();
         noted
@@ -178,9 +177,9 @@ impl ForecastHistory {
         assert!(noted.len() <= HOURS + 1, "N11: what is kept is bounded");
     }
 
-    /// Returns the past hours for which a prediction can be computed.
+    /// Returns the past hours that have a prediction.
     pub(crate) fn past(&self) -> Vec<PastHour> {
-        // Evaluating the models takes time, so the lock is not held meanwhile.
+        // Do not hold the lock while evaluating the models, which takes time.
         let mut noted: Vec<HourStart> = self.noted.lock().iter().cloned().collect();
         for hour in &mut noted {
             if hour.cost.is_none() {

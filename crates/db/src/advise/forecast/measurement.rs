@@ -1,13 +1,13 @@
-//! Measurement of the quantities that the models predict.
+//! Measures the quantities that the models predict.
 
 use super::CostQuantity;
 use super::question::KeyspaceContents;
 use alluvium_device::machine;
 
-/// Minimum number of lookups of one kind, and of operations, from which a quantity is measured.
+/// Minimum number of lookups of one kind, and of operations, needed to measure a quantity.
 const LOOKUPS: u64 = 1000;
 
-/// Values of the counters at one point in time, and a summary of the keyspace's contents.
+/// The counters at one point in time, and a summary of the keyspace's contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ForecastSample {
     pub(crate) user_bytes: u64,
@@ -17,9 +17,9 @@ pub(crate) struct ForecastSample {
     pub(crate) absent: u64,
     pub(crate) absent_reads: u64,
     pub(crate) operations: u64,
-    /// Processor time that the whole process has used, in microseconds, if the system provides it.
+    /// Processor time used by the whole process, in microseconds, if the system reports it.
     pub(crate) processor_us: Option<u64>,
-    /// Minimum number of bytes written by users from which write amplification is measured.
+    /// Minimum number of bytes written by users that is needed to measure write amplification.
     pub(crate) enough_bytes: u64,
     pub(crate) held: KeyspaceContents,
 }
@@ -29,8 +29,8 @@ fn ratio(one: f64, other: f64) -> Option<f64> {
 }
 
 impl ForecastSample {
-    /// Measures a quantity in the interval from an earlier point in time to this one. Returns
-    /// `None` if there were too few operations in the interval.
+    /// Measures a quantity between an earlier point in time and this one. Returns `None` if there
+    /// were too few operations in between.
     pub(crate) fn since(&self, before: &ForecastSample, what: CostQuantity) -> Option<f64> {
         let more = |now: u64, then: u64| now.saturating_sub(then);
         let reads = |reads: u64, lookups: u64| {
@@ -64,15 +64,15 @@ impl ForecastSample {
     }
 }
 
-/// Returns the processor time that the process has used, in microseconds. Returns `None` if the
-/// system does not provide it.
+/// Returns the processor time used by the process, in microseconds, or `None` if the system does
+/// not report it.
 pub(crate) fn processor_us() -> Option<u64> {
     machine::processor_time().map(|time| time.user_us + time.system_us)
 }
 
 impl ForecastSample {
-    /// Returns the values at the opening of a store. All counters of the store are zero then, but
-    /// the process may already have used processor time.
+    /// Returns the values when a store is opened. All of its counters are zero, but the process may
+    /// have used processor time already.
     pub(crate) fn at_opening() -> ForecastSample {
         ForecastSample {
             processor_us: processor_us(),

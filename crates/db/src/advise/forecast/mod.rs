@@ -1,18 +1,18 @@
-//! Costs of the store as predicted by the models of its structures, compared with measured costs.
+//! The store's costs as predicted by the models of its structures, compared with measured costs.
 //!
-//! *Scope*: how the observed workload of a keyspace is converted to model inputs, how each
-//! predicted quantity is measured, and how long predictions and measurements are kept.
+//! *Scope*: how the observed workload of a keyspace becomes model inputs, how each predicted
+//! quantity is measured, and how long predictions and measurements are kept.
 //!
 //! *Must not depend on*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
 //!
 //! `engine/model_query.rs` supplies the counters of the engine.
 //!
-//! A prediction is a pure function of the model inputs. For each hour the store therefore keeps
-//! only the inputs and the counters at the start of the hour. Predictions are computed on request.
+//! A prediction is a pure function of the model inputs. The store therefore keeps only the inputs
+//! and counters at the start of each hour, and computes predictions on request.
 //!
 //! Invariants:
 //!
-//! - **N10** The prediction for an hour uses only observations from before that hour.
+//! - **N10** The prediction for an hour uses only observations made before that hour.
 //! - **N11** At most 48 hours are kept.
 
 mod history;
@@ -29,20 +29,20 @@ use measurement::ForecastSample;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CostQuantity {
-    /// Bytes written to the device per byte written by users. Only the synced part of the log is
-    /// included, because the operating system may never write the unsynced part to the device.
+    /// Bytes written to the device per byte written by users. Only the synced part of the log
+    /// counts, because the operating system may never write the rest to the device.
     WriteAmplification,
     /// Nodes read from the device per lookup that finds a value.
     HitReads,
     /// Nodes read from the device per lookup that finds no value.
     MissReads,
-    /// Bytes of maplets and index nodes per key. This is the memory with which a lookup can find
-    /// the leaf of a key without reading other nodes from the device.
+    /// Bytes of maplets and index nodes per key. With this much memory, a lookup finds the leaf of
+    /// a key without reading other nodes from the device.
     MemoryPerKey,
     /// Bytes of extents in use per byte of live keys and values.
     SpaceAmplification,
-    /// Processor time per operation, in nanoseconds. The measured time is that of the whole
-    /// process, whereas the predicted time is that of the store alone.
+    /// Processor time per operation, in nanoseconds. The measurement covers the whole process, the
+    /// prediction only the store.
     ProcessorTime,
 }
 
@@ -70,8 +70,8 @@ impl CostQuantity {
         }
     }
 
-    /// Extracts this quantity from a model's result: its 10th percentile, prediction and 90th
-    /// percentile.
+    /// Extracts the 10th percentile, prediction and 90th percentile of this quantity from a model's
+    /// result.
     fn of(self, cost: &StructureCost) -> [f64; 3] {
         let band = match self {
             CostQuantity::WriteAmplification => &cost.write_amplification,
@@ -85,7 +85,7 @@ impl CostQuantity {
     }
 }
 
-/// Tolerance around the predicted range. Without it, a prediction of zero reads would have a range
+/// Tolerance around the predicted range. Without it, a prediction of zero reads would leave a range
 /// of width zero.
 const CLOSE: f64 = 0.02;
 
@@ -107,7 +107,7 @@ pub struct CostComparison {
 
 impl CostComparison {
     /// Returns whether the measured value is between the two percentiles, within a small tolerance.
-    /// Returns `None` if there is no measured value.
+    /// Returns `None` if nothing was measured.
     #[must_use]
     pub fn holds(&self) -> Option<bool> {
         let slack = CLOSE * self.predicted.abs().max(1.0);
@@ -116,7 +116,7 @@ impl CostComparison {
     }
 }
 
-/// A past hour, with the predictions made before it began and the values measured in it.
+/// A past hour, with the predictions made before it began and the values measured during it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PastHour {
@@ -124,13 +124,12 @@ pub struct PastHour {
     pub began_ms: u64,
     /// End of the hour, in milliseconds since 1970.
     pub ended_ms: u64,
-    /// The quantities that could be measured in the hour.
+    /// The quantities that were measured in the hour.
     pub was: Vec<CostComparison>,
 }
 
-/// Predicted and measured costs of a store. The prediction is for the keyspace with the most
-/// requests. Write amplification, processor time and reads per lookup are measured for the whole
-/// store.
+/// Predicted and measured costs of a store. The prediction is for the most requested keyspace.
+/// Write amplification, processor time and reads per lookup are measured for the whole store.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -150,7 +149,7 @@ pub struct PastHour {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Forecast {
-    /// Name of the keyspace with the most requests, for which the costs are predicted.
+    /// Name of the most requested keyspace, for which the costs are predicted.
     pub keyspace: String,
     /// The structure and settings of the modelled keyspace, in the notation of `advise`.
     pub structure: String,
@@ -158,11 +157,10 @@ pub struct Forecast {
     pub keys: f64,
     /// Skew of the requests to the keyspace: the exponent of a Zipf distribution.
     pub skew: f64,
-    /// All quantities since the store was opened. Write amplification is an exception: it is
-    /// measured over the later half of the bytes that users have written since then.
+    /// All quantities since the store was opened, except that write amplification is measured over
+    /// the later half of the bytes that users have written since then.
     pub now: Vec<CostComparison>,
-    /// Past hours since the store was opened, oldest first. At most 48 hours are kept, and only in
-    /// memory.
+    /// Hours since the store was opened, oldest first. At most 48 are kept, and only in memory.
     pub past: Vec<PastHour>,
 }
 
@@ -174,7 +172,7 @@ impl Forecast {
     }
 }
 
-/// Compares the predicted cost with the values measured between two points in time.
+/// Compares the predicted cost with values measured between two points in time.
 pub(crate) fn compared(
     cost: &StructureCost,
     before: &ForecastSample,

@@ -1,4 +1,4 @@
-//! Conversion of the observed workload of a keyspace to inputs of a model.
+//! Converts the observed workload of a keyspace to model inputs.
 
 use crate::advise::workload::KeyspaceRequests;
 use crate::options::HashedForm;
@@ -12,7 +12,7 @@ use alluvium_model::structures::{
 use alluvium_trees::levels::MergePolicy;
 use alluvium_trees::tiered::RangeHoldings;
 
-/// The inputs of a model for one keyspace, and a summary of the keyspace's contents.
+/// The model inputs for one keyspace, and a summary of its contents.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ModelQuery {
     pub(crate) structure: StructureModel,
@@ -21,7 +21,7 @@ pub(crate) struct ModelQuery {
     pub(crate) held: KeyspaceContents,
 }
 
-/// A summary of a keyspace's contents, as far as it is known without reading leaves.
+/// What is known about a keyspace's contents without reading leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct KeyspaceContents {
     /// Number of keys in the data files.
@@ -41,16 +41,16 @@ impl ModelQuery {
         self.structure.cost(&self.workload, &self.machine).ok()
     }
 
-    /// Returns the same inputs, for the model of another structure.
+    /// Returns the same inputs for another structure's model.
     pub(crate) fn with(&self, structure: StructureModel) -> ModelQuery {
         ModelQuery { structure, ..*self }
     }
 }
 
 /// Estimates the number of distinct keys in a range of the tree. `held` describes the contents of
-/// the range, and `everything` those of the whole tree. The estimate assumes that the ratio of keys
-/// to records is the same everywhere. The number of records in the oldest runs is a lower bound,
-/// because these runs contain no key twice.
+/// the range, and `everything` those of the whole tree. The estimate assumes the same ratio of keys
+/// to records everywhere. It is at least the number of records in the oldest runs, which contain no
+/// key twice.
 pub(crate) fn different(held: &RangeHoldings, everything: DistinctKeys) -> f64 {
     let each = everything.keys / everything.records.max(1.0);
     let (oldest, all) = (held.oldest_records as f64, held.records as f64);
@@ -88,7 +88,7 @@ pub(crate) fn model_of(definition: &KeyspaceDefinition, setting: TieredSettings)
     }
 }
 
-/// Converts the sampled requests to a keyspace to the workload of a model.
+/// Converts the requests sampled in a keyspace to a model workload.
 pub(crate) fn workload(seen: &KeyspaceRequests) -> WorkloadProfile {
     let total = seen.total();
     let puts = total.puts as f64;

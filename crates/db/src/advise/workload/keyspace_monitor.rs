@@ -1,16 +1,16 @@
-//! Statistics of the requests to one keyspace: counts by hour, and hashes of the latest requests.
+//! Request statistics of one keyspace: hourly counts, and hashes of the latest requests.
 
 use super::{HourlyRequests, KeyspaceRequests};
 use std::collections::VecDeque;
 
 const HOUR_MS: u64 = 3_600_000;
-/// Maximum number of hours for which counts are kept; older ones are dropped.
+/// Maximum number of hours whose counts are kept. Older ones are dropped.
 const HOURS: usize = 48;
-/// Maximum number of request hashes that are kept. The number of equal pairs among them determines
-/// the estimated skew.
+/// Maximum number of request hashes kept. The skew is estimated from the number of equal pairs
+/// among them.
 const HASHES: usize = 4096;
 
-/// Statistics of one keyspace. All counts are numbers of sampled requests.
+/// Statistics of one keyspace. All counts are of sampled requests.
 #[derive(Debug, Default)]
 pub(super) struct KeyspaceMonitor {
     hours: VecDeque<HourlyRequests>,
@@ -36,8 +36,8 @@ fn head(key: &[u8]) -> [u8; 16] {
 }
 
 impl KeyspaceMonitor {
-    /// Starts the counts of a new hour if the time `now_ms` is in a later hour than the current
-    /// counts. Does nothing if the clock went back.
+    /// Starts counting a new hour if `now_ms` is in a later hour than the current counts. Does
+    /// nothing if the clock went back.
     pub(super) fn turn_to(&mut self, now_ms: u64) {
         let began_ms = now_ms - now_ms % HOUR_MS;
         if self.hours.back().is_none_or(|hour| hour.began_ms < began_ms) {
@@ -99,7 +99,7 @@ impl KeyspaceMonitor {
         hour.scanned += records;
     }
 
-    /// Returns the statistics, with each sampled request counted as `each` requests.
+    /// Returns the statistics, counting each sampled request as `each` requests.
     pub(super) fn seen(&self, keyspace: String, each: u64) -> KeyspaceRequests {
         let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
         let whole = |hour: &HourlyRequests| HourlyRequests {

@@ -1,4 +1,4 @@
-//! Statistics of the requests to each keyspace, based on a sample of the requests.
+//! Request statistics of each keyspace, based on a sample of the requests.
 //!
 //! *Scope*: the number of requests of each kind by hour; the lengths of keys, values and scans; the
 //! lookups without a result; the share of sequential writes; the skew of the requests.
@@ -6,12 +6,12 @@
 //! *Must not depend on*: the consequences for a store.
 //!
 //! On average, one request in 64 is sampled, at random intervals. Each thread counts down to its
-//! next sampled request, so a request that is not sampled costs one decrement. A sampled request is
-//! dropped if another thread is recording one at the same moment.
+//! next sampled request, so an unsampled request costs one decrement. A sampled request is dropped
+//! if another thread is recording one at the same moment.
 //!
 //! Invariants:
 //!
-//! - **N1** No thread waits to record a request, and the memory for a keyspace is bounded.
+//! - **N1** No thread waits to record a request, and each keyspace uses a bounded amount of memory.
 
 mod keyspace_monitor;
 
@@ -31,7 +31,7 @@ const SAMPLED: u32 = 64;
 /// Maximum number of keyspaces for which statistics are kept.
 const MOST: usize = 1024;
 
-/// Requests to a keyspace within one hour. All counts are estimates from a sample.
+/// Requests to a keyspace within one hour. All counts are sample-based estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HourlyRequests {
@@ -47,7 +47,7 @@ pub struct HourlyRequests {
     pub misses: u64,
     /// Ordered scans, each counted when its iterator ends.
     pub scans: u64,
-    /// Records that the ordered scans returned.
+    /// Records returned by the ordered scans.
     pub scanned: u64,
 }
 
@@ -65,37 +65,36 @@ impl HourlyRequests {
 pub struct KeyspaceRequests {
     /// Current name of the keyspace.
     pub keyspace: String,
-    /// Counts of the hours in which there were requests, oldest first. Older hours have been
-    /// dropped.
+    /// Counts of the hours that had requests, oldest first. The oldest hours are dropped over time.
     pub hours: Vec<HourlyRequests>,
     /// Mean key length in bytes.
     pub key_bytes: f64,
     /// Mean value length in bytes.
     pub value_bytes: f64,
-    /// Fraction of writes whose key is higher than the key of the previous write: about one half
-    /// for random keys, and one for sequential keys.
+    /// Fraction of writes whose key is higher than that of the previous write: about one half for
+    /// random keys, and one for sequential keys.
     pub in_order: f64,
-    /// Number of recent sampled requests, for single keys, from which the skew is estimated.
+    /// Number of recent sampled single-key requests from which the skew is estimated.
     pub requests: u64,
-    /// Number of pairs among these `requests` in which both requests are for the same key.
+    /// Number of pairs of these `requests` that are for the same key.
     pub same_pairs: u64,
     /// Estimated number of keys in the keyspace.
     pub keys: u64,
-    /// Estimated fraction of puts that write a new key. It is computed as the number of keys per
-    /// write over the lifetime of the store.
+    /// Estimated fraction of puts that write a new key, computed as keys per write over the
+    /// lifetime of the store.
     pub new_keys: f64,
 }
 
 impl KeyspaceRequests {
-    /// Returns the estimated skew of the requests: the exponent of the Zipf distribution whose
-    /// expected number of same-key pairs equals `same_pairs`. Returns zero if the requests are
-    /// uniform, or if there are too few of them.
+    /// Returns the estimated skew of the requests, which is the exponent of the Zipf distribution
+    /// whose expected number of same-key pairs equals `same_pairs`. Returns zero if the requests
+    /// are uniform or too few.
     #[must_use]
     pub fn skew(&self) -> f64 {
         observed::skew(self.same_pairs, self.requests.max(2), self.keys.max(2)).unwrap_or(0.0)
     }
 
-    /// Returns the sum of all hours. The start of the first hour becomes the start of the sum.
+    /// Returns the sum of all hours, with the start of the first.
     #[must_use]
     pub fn total(&self) -> HourlyRequests {
         let mut sum = HourlyRequests {
@@ -114,17 +113,17 @@ impl KeyspaceRequests {
     }
 }
 
-/// Number of writes of a batch from which samples are taken, starting with the first. The limit
-/// exists because all writes before a sampled one must be decoded.
+/// Only this many writes at the start of a batch are sampled, because every write before a sampled
+/// one must be decoded.
 const DECODED: u32 = 8;
 
 thread_local! {
-    /// Number of requests of this thread until the next sampled request, including that request.
+    /// Number of requests until this thread samples one, counting the sampled request.
     static LEFT: Cell<u32> = const { Cell::new(1) };
 }
 
 /// Advances the thread's countdown by `count` requests. Returns the index of the sampled request
-/// among them, or `None` if none of them is sampled.
+/// among them, or `None` if no request is sampled.
 #[inline]
 fn sampled(count: u32) -> Option<u32> {
     let left = LEFT.get();
@@ -152,8 +151,8 @@ impl fmt::Debug for WorkloadMonitor {
 }
 
 impl WorkloadMonitor {
-    /// Adds a lookup to the statistics, if the lookup is sampled. `found` is the length of the
-    /// value, or `None` if the key has no value.
+    /// Adds a lookup to the statistics if it is sampled. `found` is the length of the value, or
+    /// `None` if the key has no value.
     #[inline]
     pub(crate) fn looked_up(&self, key: LookupKey<'_>, found: Option<usize>, now_ms: u64) {
         if sampled(1).is_some() {
@@ -163,7 +162,7 @@ impl WorkloadMonitor {
         }
     }
 
-    /// Adds a write of a committed batch to the statistics, if one of its writes is sampled.
+    /// Adds a write of a committed batch to the statistics if one of its writes is sampled.
     #[inline]
     pub(crate) fn committed<'w, E>(
         &self,
@@ -186,7 +185,7 @@ impl WorkloadMonitor {
         }
     }
 
-    /// Adds a scan to the statistics of the keyspace with this prefix, if the scan is sampled.
+    /// Adds a scan to the statistics of the keyspace with this prefix if the scan is sampled.
     pub(crate) fn scanned(&self, prefix: &[u8], records: u64, now_ms: u64) {
         if sampled(1).is_some() {
             self.note(prefix, now_ms, |watch, _| watch.scanned(records));

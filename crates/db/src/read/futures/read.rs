@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The state that all read futures share.
+/// The state common to all read futures.
 struct ReadState {
     /// Reference to the store. `None` once the future is ready or dropped.
     shared: Option<Arc<SharedStore>>,
@@ -47,21 +47,21 @@ impl Drop for ReadState {
     }
 }
 
-/// The future of the value of a key, returned by
+/// A future for the value of a key, returned by
 /// [`Keyspace::get_async`](crate::Keyspace::get_async).
 ///
-/// It works in any executor and may be dropped at any time. It must not be polled again after it
-/// was ready.
+/// It works in any executor and may be dropped at any time. Once it was ready, it must not be
+/// polled again.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct GetFuture {
     asked: ReadState,
     error: Option<crate::error::Error>,
 }
 
-/// The future of the values of many keys, in the order of the keys, returned by
+/// A future for the values of many keys, in the order of the keys, returned by
 /// [`Keyspace::multi_get_async`](crate::Keyspace::multi_get_async).
 ///
-/// It behaves like a [`GetFuture`], and submits the device reads for all keys together.
+/// Like a [`GetFuture`], but submits the device reads for all keys together.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct MultiGetFuture {
     asked: ReadState,

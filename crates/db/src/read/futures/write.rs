@@ -1,4 +1,4 @@
-//! The future of a write.
+//! The write future.
 
 use crate::error::{Error, Result};
 use crate::options::Durability;
@@ -11,12 +11,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The future of a write: see [`Db::write_async`](crate::Db::write_async).
+/// A future for a write: see [`Db::write_async`](crate::Db::write_async).
 ///
 /// It works in any executor. The first poll passes the write to a thread of the store. If the
-/// future is dropped later, the outcome depends on that thread. A write that the thread has already
-/// started still takes effect. Any other write is discarded, and its memory is freed. The future
-/// must not be polled again after it was ready.
+/// future is dropped after that, a write that the thread has already started still takes effect.
+/// Otherwise the write is discarded and its memory freed. Once the future was ready, it must not be
+/// polled again.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct WriteFuture {
     stage: WriteFutureStage,
@@ -25,8 +25,8 @@ pub struct WriteFuture {
 enum WriteFutureStage {
     Refused(Error),
     New(Arc<SharedStore>, Box<CommitJob>),
-    /// The write was passed to a thread of the store. The reference keeps the store open until the
-    /// write is done.
+    /// A thread of the store has the write. The reference keeps the store open until the write is
+    /// done.
     Handed(Arc<SharedStore>, Arc<SubmittedWrite>),
     Done,
 }

@@ -1,5 +1,4 @@
-//! The encoding of each type of key part, version 1. The byte order of the encodings equals the
-//! order of the values.
+//! The encodings of key parts by type, version 1. Their byte order equals the order of the values.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING

@@ -1,5 +1,4 @@
-//! Keys that are composed of typed parts. They are encoded so that the byte order of the keys
-//! equals the order of their parts.
+//! Keys composed of typed parts, encoded so that their byte order equals the order of the parts.
 //!
 //! *Scope*: encodings of integers, floating-point numbers, strings, bytes, options, and tuples of
 //! these.
@@ -16,25 +15,25 @@
 //! # Ok::<(), alluvium::keys::BadKey>(())
 //! ```
 //!
-//! The encoding of the first parts of a tuple is a prefix of the entire key. For example,
+//! The encoding of a tuple's first parts is a prefix of the entire key. For example,
 //! `keyspace.prefix(encode(&("berlin",)))` iterates over the keys of one city.
 
 mod format;
 
 use thiserror::Error;
 
-/// Error for bytes that are not a valid encoding of the requested type.
+/// The error for bytes that do not encode the requested type.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("expected {expected} at byte {at} of the key")]
 pub struct BadKey {
     /// Description of what was expected at this position, such as "text".
     pub expected: &'static str,
-    /// Position of the error: the offset in the key, in bytes.
+    /// Offset of the error in the key, in bytes.
     pub at: usize,
 }
 
-/// A type whose encoding preserves the order of its values. The encoding of a value is never a
-/// prefix of the encoding of another value.
+/// A type whose encoding preserves the order of its values. No encoding of a value is a prefix of
+/// another value's encoding.
 pub trait EncodePart {
     /// Appends the encoding of the value to `out`.
     fn encode_part(&self, out: &mut Vec<u8>);
@@ -45,11 +44,11 @@ pub trait DecodePart: Sized {
     /// Decodes a value at the current position of `key`.
     ///
     /// # Errors
-    /// [`BadKey`] if the bytes are not an encoding of the type.
+    /// [`BadKey`] if the bytes do not encode the type.
     fn decode_part(key: &mut KeyDecoder<'_>) -> Result<Self, BadKey>;
 }
 
-/// A cursor over an encoded key, which is decoded part by part.
+/// A cursor that decodes an encoded key part by part.
 #[derive(Clone, Debug)]
 pub struct KeyDecoder<'a> {
     bytes: &'a [u8],
@@ -63,8 +62,8 @@ impl<'a> KeyDecoder<'a> {
         KeyDecoder { bytes: key, at: 0 }
     }
 
-    /// Returns the next `len` bytes of the key, and advances the cursor past them. `expected`
-    /// describes these bytes, for the error.
+    /// Returns the next `len` bytes of the key and advances the cursor past them. `expected`
+    /// describes these bytes in the error.
     ///
     /// # Errors
     /// [`BadKey`] if fewer bytes are left.
@@ -74,14 +73,13 @@ impl<'a> KeyDecoder<'a> {
         Ok(taken)
     }
 
-    /// Returns the bytes after the cursor, which have not been decoded.
+    /// Returns the bytes after the cursor, which have not been decoded yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Returns an error for the current position of the cursor. `expected` describes what should be
-    /// there.
+    /// Returns an error at the cursor's position. `expected` describes what should be there.
     #[must_use]
     pub fn bad(&self, expected: &'static str) -> BadKey {
         BadKey {
@@ -102,7 +100,7 @@ pub fn encode(key: &impl EncodePart) -> Vec<u8> {
 /// Decodes an entire key.
 ///
 /// # Errors
-/// [`BadKey`] if the key is not an encoding of `K`, or if there are bytes after it.
+/// [`BadKey`] if the key is not an encoding of `K`, or if bytes follow it.
 pub fn decode<K: DecodePart>(key: &[u8]) -> Result<K, BadKey> {
     let mut parts = KeyDecoder::new(key);
     let decoded = K::decode_part(&mut parts)?;
@@ -149,8 +147,8 @@ mod tests {
     use super::*;
     use std::fmt::Debug;
 
-    /// Checks three properties of the encoding: values in ascending order have ascending keys, no
-    /// key is a prefix of another one, and decoding a key returns its value.
+    /// Checks three properties of the encoding: ascending values have ascending keys, no key is a
+    /// prefix of another, and decoding a key returns its value.
     fn ascend<K: EncodePart + DecodePart + Debug>(values: &[K]) {
         let keys: Vec<Vec<u8>> = values.iter().map(encode).collect();
         for (pair, values) in keys.windows(2).zip(values.windows(2)) {

@@ -1,7 +1,7 @@
 //! The encoding of the manifest, version 3. All integers are little-endian. A *varint* is an
 //! integer in LEB128 encoding, with at most 10 bytes.
 //!
-//! The payload of the superblock. It is empty before the first checkpoint:
+//! The superblock payload, which is empty before the first checkpoint:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -27,11 +27,11 @@
 //!                   sequence (varint), length of its record (varint), record, as in the log
 //! ```
 //!
-//! Version 2 ends before the time, and version 1 ends before the records of the catalog. Both
-//! versions can still be read.
+//! Version 2 ends before the time, and version 1 before the catalog's records. Both can still be
+//! read.
 //!
 //! Keyspace number 0 is the catalog, which is in dictionary 0. The largest 32-bit number is never
-//! used for a keyspace. The kinds of structures are the same as in the catalog's records; they are
+//! used for a keyspace. Structure kinds have the same numbers as in catalog records; they are
 //! listed in `crates/db/src/options/kind.rs`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
@@ -47,7 +47,7 @@ const FIRST_VERSION: u8 = 1;
 const HERE: u8 = 0;
 const APART: u8 = 1;
 
-/// An entry of the manifest, which describes one dictionary.
+/// A manifest entry, which describes one dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DictionaryEntry {
     pub id: DictionaryId,
@@ -62,33 +62,32 @@ pub struct DictionaryEntry {
 pub struct Manifest {
     /// The dictionaries, sorted by their numbers.
     pub dictionaries: Vec<DictionaryEntry>,
-    /// The dictionary in which each keyspace is stored. Keyspaces that are not listed are in
-    /// dictionary 0.
+    /// The dictionary of each keyspace. Unlisted keyspaces are in dictionary 0.
     pub keyspaces: BTreeMap<KeyspaceId, DictionaryId>,
-    /// A second copy of the catalog's records; the first copy is in dictionary 0. `None` for a
-    /// manifest of version 1.
+    /// A second copy of the catalog's records, the first being in dictionary 0. `None` in a version
+    /// 1 manifest.
     pub catalog: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
     /// The latest time that any reader has compared with expiry times, in milliseconds since 1970.
-    /// It is stored only if the catalog's records are.
+    /// Stored only along with the catalog's records.
     pub time_ms: u64,
-    /// The dictionaries that have not received all commits up to the checkpoint, with the missing
-    /// writes.
+    /// The missing writes of each dictionary that has not received all commits up to the
+    /// checkpoint.
     pub behind: BTreeMap<DictionaryId, DictionaryBacklog>,
 }
 
-/// The writes before a checkpoint that a dictionary has not received.
+/// The writes from before a checkpoint that a dictionary has not received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DictionaryBacklog {
     /// Sequence number of the last commit that the dictionary contains.
     pub cut: u64,
-    /// Number of the writes that are encoded in `writes`.
+    /// Number of writes encoded in `writes`.
     pub count: u64,
-    /// The writes, each with its sequence number, length and record, encoded as in the manifest.
+    /// The writes in the manifest's encoding, each with its sequence number, length and record.
     pub writes: Vec<u8>,
 }
 
 impl DictionaryBacklog {
-    /// Creates an empty list for a dictionary that contains every commit up to `cut`.
+    /// Creates an empty backlog for a dictionary that contains every commit up to `cut`.
     #[must_use]
     pub fn new(cut: u64) -> DictionaryBacklog {
         DictionaryBacklog {
@@ -97,8 +96,7 @@ impl DictionaryBacklog {
         }
     }
 
-    /// Appends a write with its sequence number. `record` is the write in the encoding of a log
-    /// record.
+    /// Appends a write and its sequence number. `record` is the write as encoded in a log record.
     pub fn push(&mut self, sequence: u64, record: &[u8]) {
         ByteWriter::new(&mut self.writes)
             .varint(sequence)
@@ -107,8 +105,8 @@ impl DictionaryBacklog {
         self.count += 1;
     }
 
-    /// Returns each write with its sequence number. If a write cannot be decoded, the iterator
-    /// returns an error for it.
+    /// Iterates over the writes with their sequence numbers. A write that cannot be decoded yields
+    /// an error.
     pub fn each(&self) -> impl Iterator<Item = std::result::Result<(u64, &[u8]), String>> {
         let mut reader = ByteReader::new(&self.writes);
         let mut one = move || {
@@ -120,11 +118,11 @@ impl DictionaryBacklog {
     }
 }
 
-/// The payload of a superblock, after decoding.
+/// A decoded superblock payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SuperblockPayload {
     Inline(Manifest),
-    /// Pointer to a manifest that is too long for the superblock's payload.
+    /// Pointer to a manifest that is too long for the superblock payload.
     External(ValuePointer),
 }
 
@@ -145,7 +143,7 @@ impl SuperblockPayload {
         out
     }
 
-    /// Decodes the payload of a superblock. The payload must not be empty.
+    /// Decodes a superblock payload, which must not be empty.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`], with the location `place`.
@@ -217,7 +215,7 @@ impl Manifest {
         out
     }
 
-    /// Decodes a manifest, and checks that it lists the dictionary of every keyspace.
+    /// Decodes a manifest and checks that it lists the dictionary of every keyspace.
     ///
     /// # Errors
     /// [`Error::Corrupt`], with the location `place`.
@@ -247,11 +245,11 @@ impl Manifest {
     }
 }
 
-/// Decodes a manifest. Returns `None` if the numbers in it do not ascend or are out of bounds.
+/// Decodes a manifest. Returns `None` if its numbers do not ascend or are out of bounds.
 fn read(reader: &mut ByteReader<'_>) -> std::result::Result<Option<Manifest>, TruncatedInput> {
     let mut manifest = Manifest::default();
     let mut sound = true;
-    // This loop ends even if the count is wrong, because each entry needs at least one byte of the
+    // Even if the count is wrong, this loop ends, because each entry takes at least one byte of the
     // input.
     for _ in 0..reader.varint()? {
         let id = reader.varint()?;
@@ -269,8 +267,8 @@ fn read(reader: &mut ByteReader<'_>) -> std::result::Result<Option<Manifest>, Tr
         let (keyspace, id) = (reader.varint()?, reader.varint()?);
         let last = manifest.keyspaces.last_key_value();
         sound &= last.is_none_or(|(last, _)| u64::from(*last) < keyspace);
-        // The catalog is always in dictionary 0. The largest number cannot be used, because the key
-        // range of a keyspace ends at the prefix of the next number.
+        // The catalog is always in dictionary 0. The largest number cannot be used, because a
+        // keyspace's key range ends at the prefix of the next number.
         sound &= keyspace > u64::from(CATALOG) && keyspace < u64::from(KeyspaceId::MAX);
         sound &= id <= u64::from(DictionaryId::MAX);
         manifest
@@ -304,7 +302,7 @@ fn read(reader: &mut ByteReader<'_>) -> std::result::Result<Option<Manifest>, Tr
     Ok(sound.then_some(manifest))
 }
 
-/// Decodes a byte string that is preceded by its length.
+/// Decodes a length-prefixed byte string.
 fn part(reader: &mut ByteReader<'_>) -> std::result::Result<Vec<u8>, TruncatedInput> {
     let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
     Ok(reader.take(len)?.to_vec())
@@ -391,7 +389,7 @@ mod tests {
     #[test]
     fn a_manifest_that_is_cut_or_out_of_order_is_refused() {
         for len in 0..BYTES.len() {
-            // Version 1 ends where the catalog's records begin, and version 2 ends after them.
+            // Version 1 ends where the catalog's records begin, and version 2 where they end.
             let is_earlier = len == FIRST.len() || len == SECOND.len();
             assert_eq!(decode(&BYTES[..len]).is_err(), !is_earlier, "{len} bytes");
         }

@@ -1,4 +1,5 @@
-//! The manifest: the durable list of the store's dictionaries, to which the superblock refers.
+//! The manifest, which is the durable list of the store's dictionaries. The superblock refers to
+//! it.
 //!
 //! *Scope*: the dictionaries with their structures and roots, the keyspaces in each dictionary, and
 //! how this list is stored at a checkpoint. It is stored in the superblock's payload if it fits
@@ -8,11 +9,11 @@
 //!
 //! Invariants:
 //!
-//! - **M1** A manifest describes the store at one sequence number, the superblock's cut. Every
-//!   dictionary in it contains all commits up to the cut, and none above. If a dictionary has not
-//!   received some of these writes, the manifest itself stores them.
-//! - **M2** A dictionary does not know the superblock: at a checkpoint it returns a root, and later
-//!   it is opened from this root.
+//! - **M1** A manifest describes the store at one sequence number, the superblock's cut. Each of
+//!   its dictionaries contains all commits up to the cut and none after it. If a dictionary has not
+//!   received some of these commits' writes, the manifest itself stores them.
+//! - **M2** A dictionary does not know the superblock. At a checkpoint it returns a root, from
+//!   which it is opened later.
 
 #[allow(missing_docs, reason = "only tests and fuzz targets can name its items")]
 pub mod format;
@@ -33,12 +34,13 @@ use parking_lot::Mutex;
 /// Writes the manifests of an open store.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestWriter {
-    /// The newest manifest, if it does not fit into the superblock and is stored in separate nodes.
+    /// The newest manifest, if it is too long for the superblock and therefore stored in separate
+    /// nodes.
     apart: Mutex<Option<Blob>>,
 }
 
 impl ManifestWriter {
-    /// Creates the writer, and reads the manifest of the durable generation.
+    /// Creates the writer and reads the manifest of the durable generation.
     pub(crate) fn open(store: &Store) -> Result<(ManifestWriter, Manifest)> {
         let payload = store.superblock().payload;
         let (manifest, apart) = match decode(&payload, DataFiles::of(store))? {
@@ -53,10 +55,9 @@ impl ManifestWriter {
         Ok((ManifestWriter { apart }, manifest))
     }
 
-    /// Returns the payload of a superblock that refers to `manifest`. If the manifest is too long
-    /// for the payload, it is written to separate nodes. The nodes of the previous manifest are
-    /// released. The caller must therefore begin the checkpoint of the extents before it makes any
-    /// other change.
+    /// Returns a superblock payload that refers to `manifest`, which is written to separate nodes
+    /// if it is too long for the payload. The nodes of the previous manifest are released, so the
+    /// caller must begin the checkpoint of the extents before it changes anything else.
     pub(crate) fn keep(&self, store: &Store, manifest: Manifest) -> Result<Vec<u8>> {
         let here = SuperblockPayload::Inline(manifest);
         let mut payload = here.encode();
@@ -75,8 +76,7 @@ impl ManifestWriter {
         Ok(payload)
     }
 
-    /// Returns the extents in which the newest manifest is stored. Returns an empty list if it fits
-    /// into the superblock.
+    /// Returns the extents of the newest manifest, or none if it fits into the superblock.
     pub(crate) fn extents(&self) -> Vec<Extent> {
         let apart = self.apart.lock();
         apart
@@ -85,8 +85,8 @@ impl ManifestWriter {
     }
 }
 
-/// Decodes the payload of a superblock. Returns `None` if it is empty, which means that the store
-/// has no checkpoint yet.
+/// Decodes a superblock payload. Returns `None` if it is empty, which means that the store has no
+/// checkpoint yet.
 fn decode(payload: &[u8], files: DataFiles<'_>) -> Result<Option<SuperblockPayload>> {
     if payload.is_empty() {
         return Ok(None);
@@ -95,8 +95,8 @@ fn decode(payload: &[u8], files: DataFiles<'_>) -> Result<Option<SuperblockPaylo
     SuperblockPayload::decode(payload, &place, files.page_size).map(Some)
 }
 
-/// Reads the manifest to which a superblock's payload refers. Also returns the nodes in which it is
-/// stored, if it does not fit into the payload.
+/// Reads the manifest that a superblock payload refers to. Also returns its nodes if it is not
+/// stored in the payload itself.
 pub(crate) fn read(
     files: DataFiles<'_>,
     payload: &[u8],
@@ -135,8 +135,8 @@ mod tests {
     fn a_manifest_of_any_length_is_read_back_and_its_extents_are_given_up_in_the_end() {
         let directory = Arc::new(MemoryDirectory::new());
         let mut store = Store::create(directory.clone(), &StoreOptions::default(), b"").unwrap();
-        // The three roots yield the longest manifest that fits into the superblock, the shortest
-        // one that does not, and one of many nodes.
+        // The roots are sized to yield the longest manifest that fits into the superblock, the
+        // shortest that does not, and manifests of many nodes.
         let overhead = SuperblockPayload::Inline(manifest(3000)).encode().len() - 3000;
         let most = MAX_PAYLOAD - overhead;
         for root in [54, most, most + 1, 3 << 20, most, 2 << 20, 0] {

@@ -1,5 +1,4 @@
-//! Traversal of all data that can be reached from the manifest, both for open and for closed
-//! stores.
+//! Traverses all data that can be reached from the manifest, in both open and closed stores.
 
 use super::{DictionaryEntry, Manifest, read};
 use crate::options::kind::StructureKind;
@@ -16,33 +15,32 @@ use alluvium_trees::tiered::{self, CheckFindings, CheckProgress, LostRange, Tree
 use alluvium_trees::{levels, map, paged};
 use std::sync::Arc;
 
-/// Damage that was found in the data needed to open a store.
+/// Damage found in the data needed to open a store.
 #[derive(Debug, Default)]
 pub(crate) struct DamageSurvey {
-    /// What can be salvaged of the tree. `None` if the tree need not be salvaged.
+    /// What can be salvaged of the tree, or `None` if it need not be salvaged.
     pub(crate) tree: Option<TreeSalvage>,
-    /// Keyspaces in an ordered map that cannot be read. The map is discarded.
+    /// Keyspaces of an unreadable ordered map, which is discarded.
     pub(crate) map: Vec<LostRange>,
-    /// Keyspaces in levels of which at least one run cannot be opened. The levels are discarded.
+    /// Keyspaces of levels with a run that cannot be opened. The levels are discarded.
     pub(crate) levels: Vec<LostRange>,
-    /// Keyspaces in a hashed structure whose list of runs cannot be read. The structure is
-    /// discarded.
+    /// Keyspaces of a hashed structure with an unreadable list of runs. The structure is discarded.
     pub(crate) hashed: Vec<LostRange>,
-    /// Data of keyspaces in a hashed structure that is lost with the runs that cannot be opened.
+    /// Keyspace data lost with the runs of a hashed structure that cannot be opened.
     pub(crate) hashed_runs: Vec<LostRange>,
-    /// Number of routing filters of a hashed structure that cannot be opened. The structure also
-    /// works without them.
+    /// Number of routing filters of a hashed structure that cannot be opened. The structure works
+    /// without them.
     pub(crate) hashed_filters: u64,
-    /// True if no in-place page could be read. The pages are then discarded. Set when the pages are
-    /// opened.
+    /// Set when the in-place pages are opened, if none of them can be read. The pages are then
+    /// discarded.
     pub(crate) has_lost_pages: bool,
-    /// The extents that contain undamaged data.
+    /// The extents of undamaged data.
     pub(crate) reached: Vec<ReachableExtent>,
 }
 
-/// Returns every extent that can be reached from a superblock's payload, with the number of
-/// references to it and its live bytes. This is what the extent map should contain, but the extent
-/// map is not used to compute it.
+/// Returns every extent that can be reached from a superblock payload, with its reference count and
+/// its live bytes. This is what the extent map should contain, computed without using the extent
+/// map.
 pub(crate) fn reached(files: DataFiles<'_>, payload: &[u8]) -> Result<Vec<ReachableExtent>> {
     let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
     let mut all = blob::reached(nodes, []);
@@ -52,8 +50,7 @@ pub(crate) fn reached(files: DataFiles<'_>, payload: &[u8]) -> Result<Vec<Reacha
     Ok(in_order(all))
 }
 
-/// Searches the data that can be reached from a superblock's payload for damage. Nothing is
-/// changed.
+/// Searches the data that can be reached from a superblock payload for damage. Changes nothing.
 pub(crate) fn survey(files: DataFiles<'_>, payload: &[u8]) -> Result<DamageSurvey> {
     let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
     let mut surveyed = DamageSurvey::default();
@@ -70,13 +67,13 @@ pub(crate) fn survey(files: DataFiles<'_>, payload: &[u8]) -> Result<DamageSurve
     Ok(surveyed)
 }
 
-/// Describes the loss of a dictionary that can only be opened as a whole: one lost range for each
-/// of its keyspaces.
+/// Describes the loss of a dictionary that can only be opened as a whole, with one lost range per
+/// keyspace.
 pub(crate) fn lost(manifest: &Manifest, entry: &DictionaryEntry, error: &Error) -> Vec<LostRange> {
     of_each(manifest, entry, &format!("all but the newest writes ({error})"))
 }
 
-/// Returns a lost range for each keyspace of a dictionary, all with the same description `what`.
+/// Returns a lost range for each keyspace of a dictionary, all with the description `what`.
 fn of_each(manifest: &Manifest, entry: &DictionaryEntry, what: &str) -> Vec<LostRange> {
     let own = manifest.keyspaces.iter().filter(|(_, id)| **id == entry.id);
     let lost = own.map(|(&keyspace, _)| LostRange {
@@ -86,10 +83,10 @@ fn of_each(manifest: &Manifest, entry: &DictionaryEntry, what: &str) -> Vec<Lost
     lost.collect()
 }
 
-/// Checks all data that can be reached from a superblock's payload: data in the data files, which
-/// must not be written concurrently, and data in other files in `directory`. `live_bytes` is the
-/// approximate amount of data. `tell` is called with the progress, and can abort the check by
-/// returning an error.
+/// Checks all data that can be reached from a superblock payload, both in the data files, which
+/// must not be written concurrently, and in other files in `directory`. `live_bytes` is the
+/// approximate amount of data. `tell` receives the progress and can abort the check by returning an
+/// error.
 pub(crate) fn check(
     files: DataFiles<'_>,
     directory: &Arc<dyn Directory>,
@@ -125,8 +122,8 @@ fn known(entry: &DictionaryEntry) -> Result<StructureKind> {
     StructureKind::of(entry.kind).ok_or_else(|| unknown(entry))
 }
 
-/// Returns the error for a dictionary whose structure this version does not know, for the case that
-/// the names of keyspaces cannot be read.
+/// Returns the error for a dictionary whose structure this version does not know, when keyspace
+/// names cannot be read.
 fn unknown(entry: &DictionaryEntry) -> Error {
     let file = format!("the manifest's dictionary {}", entry.id);
     Error::NewerFormat {
@@ -136,20 +133,19 @@ fn unknown(entry: &DictionaryEntry) -> Error {
     }
 }
 
-/// A function that is called with the progress of a check. It can abort the check by returning an
-/// error.
+/// A function that receives the progress of a check and can abort it by returning an error.
 type ProgressReport<'t> = dyn FnMut(CheckProgress) -> Result<()> + 't;
 
-/// A function that checks the data that can be reached from a dictionary's root. Its fourth
+/// A function that checks the data that can be reached from a dictionary's root. The fourth
 /// argument is the approximate amount of data, in live bytes.
 type RootCheck =
     fn(DataFiles<'_>, &Arc<dyn Directory>, &[u8], u64, &mut ProgressReport<'_>) -> Result<CheckFindings>;
 
-/// The operations on the root of a structure that work both for open and for closed stores.
+/// Operations on a structure's root that work on both open and closed stores.
 struct RootFunctions {
     /// Returns every extent that can be reached from the root.
     reached: fn(DataFiles<'_>, &[u8]) -> Result<Vec<ReachableExtent>>,
-    /// Searches the dictionary for damage, and returns the extents that contain undamaged data.
+    /// Searches the dictionary for damage and returns the extents of undamaged data.
     survey: fn(DataFiles<'_>, &Manifest, &DictionaryEntry, &mut DamageSurvey) -> Result<Vec<ReachableExtent>>,
     check: RootCheck,
 }
@@ -174,13 +170,13 @@ fn of(structure: StructureKind) -> RootFunctions {
             survey: survey_hashed,
             check: |files, _, root, live_bytes, tell| hashed::check_files(files, root, live_bytes, tell),
         },
-        // In-place pages are in a file of their own. To find their damage, this file is opened.
+        // In-place pages have a file of their own, which must be opened to find damage.
         StructureKind::Paged => RootFunctions {
             reached: |_, _| Ok(Vec::new()),
             survey: |_, _, _, _| Ok(Vec::new()),
             check: |_, directory, root, _, _| paged::check_files(directory, root),
         },
-        // All data of volatile keyspaces is lost whenever the store is closed.
+        // Volatile keyspaces lose all data whenever the store is closed.
         StructureKind::Volatile => RootFunctions {
             survey: |_, _, _, _| Ok(Vec::new()),
             ..of(StructureKind::Map)
@@ -224,8 +220,8 @@ fn survey_hashed(
     or_lost(survey, manifest, entry, &mut surveyed.hashed)
 }
 
-/// Returns the reachable extents of a dictionary. If its root is damaged, all its keyspaces are
-/// added to `all` as lost, and no extents are returned.
+/// Returns the reachable extents of a dictionary. If its root is damaged, adds all its keyspaces to
+/// `all` as lost and returns no extents.
 fn or_lost(
     reached: Result<Vec<ReachableExtent>>,
     manifest: &Manifest,
