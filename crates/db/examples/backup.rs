@@ -1,4 +1,4 @@
-//! A backup of a store that is in use, and a store from the backup.
+//! Backs up a store that is in use, and restores a store from the backup.
 //!
 //! `cargo run --example backup -p alluvium`
 
@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     let rivers = db.keyspace("rivers")?;
     rivers.put("Elbe", "1094 km")?;
 
-    // Writes may continue during the backup. The copy holds every commit acknowledged before the
+    // Writes may continue during the backup. The copy contains every commit acknowledged before the
     // call.
     let at = db.checkpoint_to_with(&backup, report)?;
     println!("the backup holds every commit up to number {at}");
@@ -29,8 +29,8 @@ fn main() -> Result<()> {
     rivers.delete("Elbe")?;
     db.close()?;
 
-    // The backup is an ordinary store. Restoring copies it and reads all of it once, so damage is
-    // detected now.
+    // The backup is an ordinary store. Restoring copies it and reads all of it once, so any damage
+    // is detected now.
     alluvium::Options::new().restore(&backup, &restored, report)?;
     let db = Db::open(&restored)?;
     let value = db

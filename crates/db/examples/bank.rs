@@ -1,4 +1,4 @@
-//! A bank: threads move money between accounts in transactions, while an audit computes the sum.
+//! A bank. Threads move money between accounts in transactions, while an audit computes the sum.
 //!
 //! `cargo run --example bank -p alluvium`
 
@@ -15,7 +15,7 @@ fn balance(value: Option<alluvium::Value>) -> u64 {
     digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// Transfers an amount if the first account holds at least that much. Returns whether it did.
+/// Transfers an amount if the first account has enough money. Returns whether it did.
 fn transfer(db: &Db, accounts: &Keyspace, from: u32, to: u32, amount: u64) -> Result<bool> {
     db.transaction(|tx| {
         let (from, to) = (from.to_be_bytes(), to.to_be_bytes());

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let db = Db::open(place.path().join("store"))?;
     let readings = db.keyspace("readings")?;
 
-    // Any iterator with ascending, distinct keys.
+    // Any iterator with ascending, distinct keys will do.
     let count = (mebibytes << 20) / VALUE as u64;
     let mut random = fastrand::Rng::with_seed(1);
     let mut value = [0; VALUE];

@@ -1,4 +1,4 @@
-//! Counters that are incremented without a read: `cargo run --release --example counter -p
+//! Counters that are incremented without being read: `cargo run --release --example counter -p
 //! alluvium`.
 
 use alluvium::{Db, KeyspaceOptions};
@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let db = Db::open(place.path().join("hits"))?;
     let hits = db.keyspace_with("hits", &KeyspaceOptions::new().merge_operator("add"))?;
 
-    // From any number of threads: writes do not read, and no increment is lost.
+    // Any number of threads may increment. Merges do not read, and no increment is lost.
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let hits = &hits;

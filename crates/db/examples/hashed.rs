@@ -1,6 +1,6 @@
-//! The cost of a hashed keyspace compared with an ordered one: memory per key, pages requested and
-//! read per lookup, bytes written per user byte. `cargo run --release --example hashed -p alluvium
-//! -- 5000000`.
+//! Compares the cost of a hashed keyspace with that of an ordered one: memory per key, pages
+//! requested and read per lookup, and bytes written per user byte. `cargo run --release --example
+//! hashed -p alluvium -- 5000000`.
 //!
 //! The second argument is the directory of the stores, which are removed at the end. The third is
 //! the number of updates per second, for a steady load; without it, updates run at full speed.
@@ -11,11 +11,11 @@ use alluvium::{
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes of a key, like a hash, and of its value: 64 together.
+/// Bytes of a key, which is like a hash, and of its value. They total 64.
 const KEY: usize = 20;
 const VALUE: usize = 44;
 
-/// Writes per commit.
+/// Number of writes per commit.
 const BATCH: u64 = 1000;
 
 /// Number of lookups counted.
@@ -23,7 +23,7 @@ const LOOKUPS: u64 = 100_000;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Returns the key with this number: bytes without a meaningful order.
+/// Returns the key with this number. Its bytes have no meaningful order.
 fn key(number: u64) -> [u8; KEY] {
     let mut random = fastrand::Rng::with_seed(number);
     std::array::from_fn(|_| random.u8(..))
@@ -49,7 +49,7 @@ fn put(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>, rate: O
     Ok(db.write(&batch)?)
 }
 
-/// Returns the bytes of memory that locate keys, not counting the page cache.
+/// Returns the bytes of memory used to locate keys, without the page cache.
 fn guides(stats: &Stats) -> u64 {
     stats
         .hashed
@@ -65,8 +65,7 @@ fn written(before: &Stats, after: &Stats) -> f64 {
     (of(after) - of(before)) as f64 / (after.written_bytes - before.written_bytes) as f64
 }
 
-/// Looks keys up. Returns the pages requested per lookup, and those of them that were not in
-/// memory.
+/// Looks up keys. Returns the pages requested per lookup, and how many of them were not in memory.
 fn look(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Outcome<(f64, f64)> {
     let before = db.stats();
     for number in numbers {
@@ -93,13 +92,13 @@ fn tell_filters(stats: &Stats, records: u64) {
     );
 }
 
-/// Observations while records are rewritten.
+/// What was observed while records were rewritten.
 struct Seen {
-    /// Peak bytes of memory that locate keys, and peak number of hash stores, in the second half.
-    /// The merges left over from the load would distort the first half.
+    /// Peak memory used to locate keys in bytes, and peak number of hash stores, in the second half
+    /// of the updates. The first half would be distorted by merges left over from the load.
     most: u64,
     stores: u64,
-    /// Counters when half of the updates were written.
+    /// Counters after half of the updates.
     before: Stats,
 }
 

@@ -1,11 +1,11 @@
-//! A transaction larger than the memory of its store.
+//! Writes a transaction larger than the memory of its store.
 //!
 //! ```text
 //! cargo run --release -p alluvium --example large_transaction -- 5000
 //! ```
 //!
-//! The argument is the number of megabytes to write. The example prints the bytes that the commit
-//! wrote and the memory that the store uses.
+//! The argument is the number of megabytes to write. The example prints how many bytes the commit
+//! wrote and how much memory the store uses.
 
 use alluvium::{Db, Options, Result};
 use std::time::Instant;
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     let mut transaction = db.begin();
     let count = megabytes * 1_000_000 / VALUE as u64;
     for number in 0..count {
-        // Scattered keys: multiplied by an odd number.
+        // Scatter the keys by multiplying with an odd number.
         let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         let value = [number as u8; VALUE - 8];
         transaction.put(&records, key, value)?;

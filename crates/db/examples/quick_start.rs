@@ -1,4 +1,4 @@
-//! The first steps with a store: `cargo run --example quick_start -p alluvium`.
+//! First steps with a store: `cargo run --example quick_start -p alluvium`.
 
 use alluvium::{Db, WriteBatch};
 
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     batch.put(&rivers, "Rhine", "1233 km")?.delete(&rivers, "Oder")?;
     db.write(&batch)?;
 
-    // A snapshot's view does not change.
+    // A snapshot does not see later writes.
     let before = db.snapshot();
     rivers.put("Danube", "2850 km")?;
     assert_eq!(before.get(&rivers, "Danube")?, None);
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (name, length) = pair?;
         println!("{}: {}", name.escape_ascii(), length.escape_ascii());
     }
-    // Dropping the last handle also closes the store; `close` additionally reports errors.
+    // Dropping the last handle also closes the store, but only `close` reports errors.
     drop((rivers, before));
     db.close()?;
     Ok(())

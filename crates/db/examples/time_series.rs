@@ -1,10 +1,10 @@
-//! Measurements by sensor and time, with retention of recent ones: `cargo run --release --example
-//! time_series -p alluvium`.
+//! Stores measurements by sensor and time, and retains only recent ones: `cargo run --release
+//! --example time_series -p alluvium`.
 
 use alluvium::{Db, Keyspace};
 use std::time::{Duration, SystemTime};
 
-/// The measurements of a sensor are adjacent, in the order of their times.
+/// Returns a key that places the measurements of a sensor next to each other, ordered by time.
 fn key(sensor: u32, second: u64) -> [u8; 12] {
     let mut key = [0; 12];
     key[..4].copy_from_slice(&sensor.to_be_bytes());
@@ -46,14 +46,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         f64::from_le_bytes(newest.1[..].try_into()?)
     );
 
-    // Retention by hand: one small record per sensor, however many measurements it deletes.
+    // Manual retention writes one small record per sensor, however many measurements it deletes.
     for sensor in 0..50 {
         series.delete_range(key(sensor, 0), Some(&key(sensor, 1_000)))?;
     }
     assert_eq!(series.iter().count(), 50 * 1_000);
 
-    // Or automatic retention: an expired value disappears for readers immediately, and its space is
-    // reclaimed.
+    // With automatic retention, expired values disappear for readers immediately, and their space
+    // is reclaimed.
     let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
     series.put_until(key(99, 0), 1.5f64.to_le_bytes(), tomorrow)?;
     println!("{} measurements are kept", series.iter().count());

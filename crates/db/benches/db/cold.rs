@@ -1,5 +1,5 @@
-//! Uniform reads of uncached data, compared with `fio` reading the same file in the same run: one
-//! thread, many keys at a time.
+//! Uniform reads of uncached data, compared with `fio` reading the same file in the same run. One
+//! thread reads many keys at a time.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::{Sizes, cpu, key, mix, place, processor, value};
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 const AT_ONCE: usize = 64;
 const ROUNDS: usize = 3;
 
-/// The result of a mode: its rate and its processor time per get.
+/// The result of a mode: its rate, and its processor time per get.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figure {
     per_second: f64,
     cpu_us: f64,
-    /// The share of the calling thread, in user mode and in the system.
+    /// The calling thread's share of the processor time, in user mode and in the system.
     own_us: f64,
     system_us: f64,
     reads: f64,
 }
 
-/// Draws keys uniformly until the time has elapsed.
+/// Draws keys uniformly until the time is up.
 #[derive(Clone)]
 struct Draw {
     records: u64,
@@ -120,7 +120,7 @@ const MODES: [(&str, Mode, bool); 5] = [
     ("64 tasks of tokio, one thread", futures, false),
 ];
 
-/// Measures a file with fio: reads per second and processor time per read.
+/// Measures reads of a file with fio: reads per second, and processor time per read.
 fn fio(path: &Path, seconds: u64, batched: &[&str]) -> Option<Figure> {
     let arguments = "--name=job --direct=1 --ioengine=io_uring --time_based --norandommap=1 --randrepeat=0 --rw=randread --bs=4k --iodepth=64 \
          --output-format=terse --terse-version=3";
@@ -131,8 +131,8 @@ fn fio(path: &Path, seconds: u64, batched: &[&str]) -> Option<Figure> {
         .arg(format!("--runtime={seconds}"))
         .output()
         .ok()?;
-    // The documented terse format 3: 8 is the read rate, 88 and 89 the percentages of user and
-    // system time, counted from one.
+    // Fields of the documented terse format 3, counted from one: 8 is the read rate, 88 and 89 are
+    // the percentages of user and system time.
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find(|line| line.starts_with("3;"))?;
     let fields: Vec<&str> = line.split(';').collect();
@@ -146,7 +146,7 @@ fn fio(path: &Path, seconds: u64, batched: &[&str]) -> Option<Figure> {
     })
 }
 
-/// Returns the largest file of a store, which is the data file.
+/// Returns the largest file of a store, which is its data file.
 fn data_file(path: &Path) -> PathBuf {
     let files = std::fs::read_dir(path).expect("the store's directory");
     let files = files.map(|file| file.expect("a file").path());
@@ -170,7 +170,7 @@ fn median(figures: &[Figure]) -> Figure {
     }
 }
 
-/// Uniform reads of data eight times the memory.
+/// Reads uniformly from eight times as much data as memory.
 pub(crate) fn cold(sizes: &Sizes) {
     let place = place(sizes, &Options::new());
     let path = place.path();
@@ -178,7 +178,7 @@ pub(crate) fn cold(sizes: &Sizes) {
         place.keyspace.put(key(index), value(index)).unwrap();
     }
     place.db.checkpoint().unwrap();
-    // Compactions would read concurrently.
+    // Finish compactions first, because they would read concurrently.
     while place.db.work().unwrap() {}
     let data = data_file(&path);
     let each = (sizes.seconds / 30.0).min(3.0);

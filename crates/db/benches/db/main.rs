@@ -1,13 +1,13 @@
 //! Throughput and latency of the store: `cargo bench -p alluvium --bench db [PART…]`.
 //!
 //! *memory* puts and gets records that fit a memtable; *pages* gets records from cached pages;
-//! *skew* reads data eight times the memory under a Zipf distribution, with the record cache and
-//! without; *cold* reads keys uniformly, many at a time, against `fio`; *load* puts more than fits
-//! the memory, at full speed, and *open* at 70 % of that rate, on a schedule that does not wait for
-//! slow answers (so the delays of the operations queued after a slow one are counted); *commit*
+//! *skew* reads data eight times the memory under a Zipf distribution, with and without the record
+//! cache; *cold* reads keys uniformly, many at a time, against `fio`; *load* puts more than fits
+//! the memory, at full speed; *open* does so at 70 % of that rate, on a schedule that does not wait
+//! for slow answers, so the delays of operations queued after a slow one are counted; *commit*
 //! times commits at `Disk`. Records have keys of 24 and values of 100 bytes. `ALLUVIUM_DB_RECORDS`,
 //! `ALLUVIUM_DB_MEMORY` (bytes), `ALLUVIUM_DB_SECONDS`, `ALLUVIUM_DB_RATE` (puts per second, for
-//! *open*) and `ALLUVIUM_DB_DIRECTORY` set the parameters. Without `--bench` everything is tiny.
+//! *open*) and `ALLUVIUM_DB_DIRECTORY` set the parameters. Without `--bench`, everything is tiny.
 
 mod cold;
 mod skew;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of a record: its key and its value.
+/// Bytes of a record, counting its key and its value.
 const RECORD: u64 = 124;
 
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ fn value(number: u64) -> [u8; 100] {
     value
 }
 
-/// A store in a directory that is removed when dropped.
+/// A store in a directory that is removed when this value is dropped.
 struct Place {
     db: Db,
     keyspace: Keyspace,
@@ -172,7 +172,7 @@ fn memory(sizes: &Sizes) {
     }
 }
 
-/// Gets of records in the tree, all of them cached.
+/// Gets records of the tree that are all cached.
 fn pages(sizes: &Sizes) {
     let records = (sizes.memory / 3 / RECORD).min(sizes.records);
     let place = place(sizes, &Options::new());
@@ -249,7 +249,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are possible")
 }
 
-/// Returns the bytes that the kernel charges to the process as written, including writes through
+/// Returns the bytes that the kernel counts as written by the process, including writes through
 /// mappings and data dropped before it reached the device.
 fn charged_bytes() -> f64 {
     usage(libc::RUSAGE_SELF).ru_oublock as f64 * 512.0
@@ -283,7 +283,7 @@ fn preempted() -> i64 {
     usage(libc::RUSAGE_THREAD).ru_nivcsw
 }
 
-/// Puts at full speed.
+/// Puts records at full speed.
 fn load(sizes: &Sizes) {
     full_speed(sizes);
 }
@@ -331,7 +331,7 @@ fn full_speed(sizes: &Sizes) -> f64 {
     put
 }
 
-/// Puts on a schedule, at 70 % of the full speed or at the requested rate.
+/// Puts records on a schedule, at 70 % of full speed or at the requested rate.
 fn open(sizes: &Sizes) {
     let rate = match number("ALLUVIUM_DB_RATE", 0) {
         0 => 0.7e6 * full_speed(sizes),
@@ -339,10 +339,11 @@ fn open(sizes: &Sizes) {
     };
     let gap = Duration::from_secs_f64(1.0 / rate);
     let place = place(sizes, &Options::new());
-    // The delay of operations that no earlier operation held up. It is caused only by the schedule
-    // or the system.
+    // `lateness` is how late an operation starts although no earlier one held it up, which only the
+    // schedule or the system can cause.
     let (mut latencies, mut lateness) = (histogram(), histogram());
-    // For each tenth of the time: the number of operations longer than 30 us, and the longest.
+    // For each tenth of the time, the number of operations longer than 30 us, and the duration of
+    // the longest.
     let mut tenths = [(0_u64, 0_u64); 10];
     let (began, cpu_before, preempted_before) = (Instant::now(), cpu(), preempted());
     let mut index = 0;
@@ -402,7 +403,7 @@ fn open(sizes: &Sizes) {
     );
 }
 
-/// Commits that survive a power loss.
+/// Times commits that survive a power loss.
 fn commit(sizes: &Sizes) {
     for threads in [1, 16, 64] {
         let place = place(sizes, &Options::new());

@@ -1,4 +1,4 @@
-//! Reads under skew: of data eight times the memory, and of a few records that are always present,
+//! Reads under skew, of data eight times the memory and of a few records that are always cached,
 //! with and without the record cache.
 
 use crate::{RECORD, Sizes, key, mix, rate, value};
@@ -7,10 +7,10 @@ use alluvium_base::Purpose;
 use std::path::Path;
 use std::time::Instant;
 
-/// Ratio of the data to the memory.
+/// Ratio of data size to memory.
 const TIMES: u64 = 8;
 
-/// Draws ranks: rank r is drawn about r^-0.99 times as often as the first (Gray et al., SIGMOD
+/// Draws ranks. Rank r is drawn about r^-0.99 times as often as the first (Gray et al., SIGMOD
 /// 1994).
 struct Zipf {
     count: f64,
@@ -55,7 +55,7 @@ fn open(path: &Path, memory: u64, records: Option<u64>) -> alluvium::Db {
     options.open(path).unwrap()
 }
 
-/// Gets by one or several threads. Returns millions per second.
+/// Gets records with one or several threads. Returns millions of gets per second.
 fn gets(
     keyspace: &Keyspace,
     threads: u64,

@@ -1,4 +1,4 @@
-//! Repeatedly fills a disk and frees it by deletes, without closing the store.
+//! Repeatedly fills a disk and frees space by deletes, without closing the store.
 
 use super::{MIB, Sizes, key, mib, value};
 use alluvium::Options;
@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 const VALUE: usize = 4000;
 
-/// Maximum time for which writes may be refused after space was freed, before the bench reports a
-/// failure.
+/// How long writes may be refused after space was freed before the bench reports a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn run(sizes: &Sizes) {
@@ -23,8 +22,8 @@ pub(super) fn run(sizes: &Sizes) {
     for cycle in 0..sizes.cycles {
         let first = next;
         let mut refused_since: Option<Instant> = None;
-        // Only a lasting refusal means that the disk is full. A brief one waits for space that is
-        // being reclaimed.
+        // The disk is full only if the refusal lasts. A brief refusal waits for space that is being
+        // reclaimed.
         let refused = loop {
             match keyspace.put(key(next), value(next, VALUE)) {
                 Ok(()) => {

@@ -4,13 +4,13 @@
 //! *resident* measures the peak memory of a process over a load, reads, scans, a thousand
 //! keyspaces, two hundred open iterators, values of 16 MiB and a recovery, for three budgets;
 //! *reopen* measures the time to open a store after its process was killed, and after a clean
-//! close; *shrink* measures the disk space of a store after nine tenths of it were deleted; *full*
-//! repeatedly fills a disk and frees some of it.
+//! close; *shrink* measures the disk space of a store after nine tenths of its data were deleted;
+//! *full* repeatedly fills a disk and frees some of it.
 //!
 //! `ALLUVIUM_DB_DIRECTORY` sets the directory (for *full*, a small separate file system; otherwise
 //! a store is limited to 256 MiB), `ALLUVIUM_DB_BYTES` the data size of *reopen* and *shrink*,
 //! `ALLUVIUM_DB_MEMORY` their memory, and `ALLUVIUM_DB_CYCLES` the number of times that *full*
-//! fills the disk. Without `--bench` everything is tiny.
+//! fills the disk. Without `--bench`, everything is tiny.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod full;
@@ -25,25 +25,25 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-/// The amount of work.
+/// How much work each part does.
 struct Sizes {
-    /// Bytes that *reopen* and *shrink* store.
+    /// Data size of *reopen* and *shrink*, in bytes.
     bytes: u64,
-    /// Bytes of memory for *reopen* and *shrink*.
+    /// Memory of *reopen* and *shrink*, in bytes.
     memory: u64,
-    /// The budgets of *resident*.
+    /// Memory budgets that *resident* measures.
     budgets: &'static [u64],
     /// Number of times that *full* fills the disk.
     cycles: u64,
-    /// Duration of refused writes after which *full* considers the disk full.
+    /// How long writes must be refused before *full* considers the disk full.
     full_after: Duration,
-    /// Maximum time that *shrink* observes the store, in seconds.
+    /// How long *shrink* observes the store at most, in seconds.
     patience: u64,
     directory: Option<PathBuf>,
 }
 
 impl Sizes {
-    /// Creates a directory for a store, which is removed when dropped.
+    /// Creates a store directory that is removed when the result is dropped.
     fn place(&self) -> tempfile::TempDir {
         match &self.directory {
             Some(path) => tempfile::tempdir_in(path),
@@ -96,7 +96,8 @@ fn main() {
     }
 }
 
-/// Returns a key of 24 bytes. Numbers are scattered, so a load arrives in random order.
+/// Returns a key of 24 bytes. Keys of successive numbers are scattered, so a load arrives in random
+/// order.
 fn key(number: u64) -> [u8; 24] {
     let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! Parts that need a separate process, to be killed or to have its memory measured.
+//! Parts that run in a separate process, which is killed or whose memory is measured.
 
 use super::{reopen, resident};
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ const TASKS: [(&str, Task); 3] = [
     ("recovery", resident::recovery),
 ];
 
-/// Runs the task of a child process. Returns `false` in the process that the user started.
+/// Runs the task if this is a child process. Returns `false` in the process that the user started.
 pub(super) fn is_child() -> bool {
     let Ok(task) = std::env::var(TASK) else {
         return false;
@@ -38,7 +38,7 @@ pub(super) fn is_child() -> bool {
     true
 }
 
-/// Starts a child with a task. Its output can be read.
+/// Starts a child process with a task. The caller can read its output.
 pub(super) fn spawn(task: &str, store: &Path, numbers: (u64, u64)) -> Child {
     Command::new(std::env::current_exe().expect("the bench knows its name"))
         .env(TASK, task)

@@ -1,4 +1,4 @@
-//! Time to open a store, after a kill and after a clean close.
+//! Measures the time to open a store, after a kill and after a clean close.
 
 use super::{Sizes, disk_bytes, key, mib, process, value};
 use alluvium::{Db, OpenMode, Options};
@@ -16,7 +16,7 @@ pub(super) fn run(sizes: &Sizes) {
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     let loaded = lines.next().expect("the child says when it is done").unwrap();
     let loaded: u64 = loaded.parse().expect("how many records there are");
-    // The child keeps writing; the kill comes somewhere in the middle.
+    // The child keeps writing, so the kill comes in the middle of a write.
     std::thread::sleep(std::time::Duration::from_millis(1500));
     child.kill().expect("it is ours");
     child.wait().expect("it ends");
@@ -46,7 +46,7 @@ fn open(when: &str, store: &Path, memory: u64) -> Db {
     db
 }
 
-/// Loads, reports the end of the load, and continues to write.
+/// Loads a store, reports the end of the load, and continues to write.
 pub(super) fn load_until_killed(store: &Path, memory: u64, bytes: u64) {
     let db = Options::new().memory(memory).open(store).unwrap();
     let keyspace = db.keyspace("main").unwrap();

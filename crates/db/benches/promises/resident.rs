@@ -1,12 +1,12 @@
-//! Peak memory of a process in each phase.
+//! Measures the peak memory of a process in each phase.
 
 use super::{MIB, Sizes, key, mib, process, value};
 use alluvium::{Db, Keyspace, Options};
 use std::io::Read;
 use std::path::Path;
 
-/// Allowance in addition to the budget: the program, its threads' stacks, memory retained by the
-/// allocator.
+/// Allowance on top of the budget, for the program, its threads' stacks, and memory that the
+/// allocator retains.
 const BESIDE: u64 = 32 * MIB;
 
 const BIG_VALUE: usize = 16 << 20;
@@ -21,14 +21,14 @@ pub(super) fn run(sizes: &Sizes) {
             "a budget of {} MiB: most resident memory in a phase, MiB (x budget)",
             budget / MIB
         );
-        // Three times the budget, so most of the data is on the disk.
+        // Load three times the budget, so that most of the data is on disk.
         for task in ["all phases", "recovery"] {
             let mut child = process::spawn(task, &store, (budget, 3 * budget));
             let mut said = String::new();
             let mut output = child.stdout.take().expect("it is piped");
             output.read_to_string(&mut said).expect("the child speaks UTF-8");
             print!("{said}");
-            // The first child aborts as if it were killed, but only after its last phase.
+            // The first child aborts, which is like a kill, but only after its last phase.
             let success = child.wait().expect("the child ends").success();
             assert!(success || task == "all phases", "{task} failed");
             assert!(
@@ -133,7 +133,7 @@ pub(super) fn all_phases(store: &Path, budget: u64, bytes: u64) {
             }
         });
     });
-    // The log has its maximum length, and the next opening has to read it.
+    // The log has its maximum length now, and the next opening has to read it.
     std::process::abort();
 }
 

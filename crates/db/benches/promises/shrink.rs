@@ -1,4 +1,4 @@
-//! Disk space of a store after nine tenths of it were deleted.
+//! Disk space of a store after nine tenths of its data were deleted.
 
 use super::{Sizes, disk_bytes, key, mib, value};
 use alluvium::Options;

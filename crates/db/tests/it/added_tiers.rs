@@ -1,4 +1,4 @@
-//! Tiers added to an open store.
+//! Adding tiers to an open store.
 
 use crate::tiers::{create, fill, is_whole, places, small};
 use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
@@ -146,7 +146,7 @@ fn a_store_that_crashes_while_a_tier_is_added_has_all_it_had() {
                 keyspace.put(number.to_be_bytes(), [7; 100]).unwrap();
             }
             db.sync().unwrap();
-            // The operations of both machines count together.
+            // Count the operations of both machines together.
             let (calls, images) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
             for machine in &machines {
                 let (calls, images, all) = (Arc::clone(&calls), Arc::clone(&images), machines.clone());

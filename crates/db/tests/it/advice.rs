@@ -1,4 +1,4 @@
-//! Advice that is applied while the store is open, and reverted.
+//! Advice that is applied to an open store, and reverted.
 
 use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{CacheAdvice, Db, Keyspace, Options, Trial, TrialOutcome};
@@ -23,7 +23,7 @@ fn key(number: u64) -> [u8; 16] {
 }
 
 impl Fixture {
-    /// Returns a store with twice the data that its caches hold. The caller controls its clock.
+    /// Returns a store with twice as much data as its caches hold, whose clock the caller controls.
     fn new(options: Options) -> Fixture {
         let clock = Arc::new(AtomicU64::new(1_000_000));
         let now_ms = Arc::clone(&clock);
@@ -45,7 +45,7 @@ impl Fixture {
         }
     }
 
-    /// Lets seconds pass, each with a thousand lookups, until a change is decided. Returns the
+    /// Lets seconds pass, with a thousand lookups in each, until a change is decided. Returns the
     /// number of seconds.
     fn watched(&mut self, most: u64) -> u64 {
         for second in 0..most {
@@ -62,7 +62,7 @@ impl Fixture {
 
     fn second(&mut self) {
         for _ in 0..1000 {
-            // Skewed: the square of an even number.
+            // Cubing a uniform random number skews the keys.
             let even = self.random.f64();
             let number = (even * even * even * KEYS as f64) as u64;
             assert!(self.keyspace.get(key(number)).unwrap().is_some());
@@ -88,7 +88,7 @@ fn a_change_is_kept_when_it_reads_as_predicted_and_taken_back_when_it_does_not()
         fixture.second();
     }
     let began = fixture.records();
-    // First: a model's advice of less memory for records.
+    // The first change is a model's advice to give records less memory.
     let advice = fixture.db.advice_for(0.05).unwrap().unwrap();
     fixture.db.apply_advice(&advice).unwrap();
     let busy = fixture.db.apply_advice(&advice).unwrap_err().to_string();
@@ -102,7 +102,7 @@ fn a_change_is_kept_when_it_reads_as_predicted_and_taken_back_when_it_does_not()
         "{first:?}"
     );
     assert!(first.before.unwrap() > 0.0 && first.measured.unwrap() <= first.advice.p90 + 0.02);
-    // Second: wrong advice, whose prediction is that three quarters of the memory for records
+    // The second is wrong advice, which predicts that three quarters of the memory for records
     // avoids all reads.
     let kept = fixture.records();
     let wrong = CacheAdvice {
@@ -121,7 +121,7 @@ fn a_change_is_kept_when_it_reads_as_predicted_and_taken_back_when_it_does_not()
         "{second:?}"
     );
     assert!((fixture.records() - kept).abs() < 0.02, "it is as it was before");
-    // Third: good advice again, after the wrong one.
+    // The third is good advice again, after the wrong one.
     let advice = fixture.db.advice_for(0.12).unwrap().unwrap();
     fixture.db.apply_advice(&advice).unwrap();
     fixture.watched(100);

@@ -1,5 +1,5 @@
-//! All read paths agree: merges, range deletes and expiries, in memtables, the record cache and the
-//! tree, now and in snapshots. One model holds every write in order.
+//! Checks that all read paths agree on merges, range deletes and expiries, in memtables, the record
+//! cache and the tree, now and in snapshots. One model holds every write in order.
 
 use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Snapshot, Value, WriteBatch};
@@ -13,7 +13,8 @@ use std::time::{Duration, SystemTime};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Steps of a history. `ALLUVIUM_AGREE_STEPS` and `ALLUVIUM_AGREE_SEED` draw other histories.
+/// Steps of a history. `ALLUVIUM_AGREE_STEPS` sets their number and `ALLUVIUM_AGREE_SEED` selects
+/// other histories.
 const STEPS: u64 = 2500;
 const SEEDS: u64 = 3;
 const KEYS: u32 = 150;
@@ -45,7 +46,7 @@ fn fold(operator: &str, older: Option<Vec<u8>>, newer: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns the pairs visible at a sequence number of the history, at a given time.
+/// Returns the pairs of the history that are visible at a sequence number and a time.
 fn read(history: &History, operator: &str, at: u64, now_ms: u64) -> Model {
     let value = |writes: &[(u64, Wrote)]| {
         let mut found: Option<Vec<u8>> = None;
@@ -76,7 +77,7 @@ struct World {
     last: u64,
     snapshots: Vec<(Snapshot, u64)>,
     named: BTreeMap<String, u64>,
-    /// Number of answers compared.
+    /// Number of results compared.
     compared: u64,
 }
 
@@ -126,7 +127,7 @@ impl World {
         self.clock.load(Ordering::Relaxed)
     }
 
-    /// Draws a key. Some keys are read and written far more often.
+    /// Draws a key. Some keys are drawn far more often than others.
     fn key(&mut self) -> Vec<u8> {
         let of = if self.random.bool() { 8 } else { KEYS };
         let number = self.random.u32(..of);
@@ -199,7 +200,7 @@ impl World {
             let what = format!("seed {}, {}, write {}", self.seed, operator, self.last);
             let asked = |key: &[u8]| wanted.get(key).map(Vec::as_slice);
             let expected: Vec<Option<&[u8]>> = keys.iter().map(|key| asked(key)).collect();
-            // Twice, so that the record cache answers some lookups.
+            // Look up everything twice, so that the record cache answers some lookups.
             for _ in 0..2 {
                 for (key, expected) in keys.iter().zip(&expected) {
                     let shown = key.escape_ascii();
@@ -324,7 +325,7 @@ impl World {
         let db = self.db.take().expect("it is open");
         match self.random.bool() {
             true => db.close().unwrap(),
-            // As if the process had been killed.
+            // Simulate a killed process.
             false => {
                 db.abandon();
                 drop(db);
@@ -339,7 +340,7 @@ fn same(found: &[Option<Value>], expected: &[Option<&[u8]>], what: &str) {
     assert_eq!(found, expected, "{what}");
 }
 
-/// Walks forwards, backwards, or from both ends in turn.
+/// Iterates forwards, backwards, or alternately from both ends.
 fn walks(
     mut walk: impl DoubleEndedIterator<Item = alluvium::Result<(Vec<u8>, Value)>>,
     wanted: &Model,

@@ -1,4 +1,4 @@
-//! Backups of a store, and stores opened from them.
+//! Backups of a store, and the stores opened from them.
 
 use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Compression, Db, ErrorKind, Keyspace, KeyspaceOptions, OpenMode, Options, ProgressStage};
@@ -25,7 +25,8 @@ fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// A store with every kind of record: compressed, with a separated value, deleted, in the log only.
+/// A store with every kind of record: compressed, with a separated value, deleted, and in the log
+/// only.
 fn filled(options: &Options, directory: Arc<dyn Directory>, count: u32) -> Db {
     let db = options.create_in(directory).unwrap();
     let squeezed = KeyspaceOptions::new().compression(Compression::Lz4);
@@ -126,7 +127,7 @@ fn a_copy_made_while_writing_holds_a_prefix_of_the_writes() {
             let mut wanted = BTreeMap::new();
             for number in 0..=last {
                 wanted.insert(number.to_be_bytes().to_vec(), vec![number as u8; 200]);
-                // The last delete may be after the backup's cut.
+                // The last delete may come after the backup's cut.
                 let is_there = number < last || !found.contains_key(&(last / 2).to_be_bytes()[..]);
                 if number % 7 == 0 && is_there {
                     wanted.remove(&(number / 2).to_be_bytes()[..]);
@@ -148,7 +149,7 @@ fn what_is_copied_is_not_used_again_meanwhile() {
     let plain = db.keyspace("plain").unwrap();
     let (copy, mut first) = (memory(), true);
     db.checkpoint_to_in(&copy, |_| {
-        // Everything is deleted and, where possible, overwritten before the first byte is copied.
+        // Delete everything and, where possible, overwrite it before the first byte is copied.
         if std::mem::take(&mut first) {
             for round in 0..3u8 {
                 plain.delete_range("", None).unwrap();
@@ -272,7 +273,7 @@ fn a_store_is_restored_from_any_copy_with_its_log() {
     let (wanted, died) = {
         let db = filled(&small(), memory(), 2000);
         db.checkpoint_to_in(&backup, |_| ()).unwrap();
-        // The copy was used, and its process was killed.
+        // The copy was in use when its process was killed.
         let copy = small().open_existing_in(Arc::clone(&backup)).unwrap();
         copy.keyspace("plain").unwrap().put("in the log", "only").unwrap();
         let wanted = contents(&copy);

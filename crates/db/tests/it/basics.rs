@@ -453,7 +453,7 @@ fn what_writing_took_is_given_back_when_nobody_writes() {
     let directory = Arc::new(MemoryDirectory::new());
     let db = Options::new().memory(64 << 20).open_in(directory).unwrap();
     let keyspace = db.keyspace("k").unwrap();
-    // Memtables of 4 MiB: more than three are filled, and later one and a half.
+    // Memtables have 4 MiB. The first call fills more than three, the second one and a half.
     let write = |keys: std::ops::Range<u32>| {
         keys.for_each(|key| keyspace.put(key.to_be_bytes(), [7; 100]).unwrap());
     };
@@ -461,7 +461,7 @@ fn what_writing_took_is_given_back_when_nobody_writes() {
     db.checkpoint().unwrap();
     let (before, checkpoints) = (db.stats().memory, db.stats().checkpoints);
     write(0..35_000);
-    // Only the passage of time triggers either.
+    // Nothing but the passage of time frees the memory or triggers the checkpoint.
     let begun = Instant::now();
     loop {
         let stats = db.stats();

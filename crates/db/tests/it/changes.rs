@@ -62,7 +62,7 @@ fn a_follower_sees_every_commit_whole_and_in_its_order() {
     assert!(
         matches!(&set.changes[..], [Change::Ingest { first, last, .. }] if first == b"x" && last == b"z")
     );
-    // Internal keys of the store do not appear.
+    // The store's internal keys do not appear.
     db.keyspace("another").unwrap();
     assert!(changes.next().is_none());
     let sequence = db.sequence();

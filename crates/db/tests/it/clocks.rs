@@ -1,5 +1,5 @@
-//! Clocks that step back between two openings: expired values stay expired, and a clock that was
-//! wrong by years does not expire later writes.
+//! Clocks that step back between two openings. Expired values stay expired, and a clock that was
+//! wrong by years does not make later writes expire.
 
 use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
@@ -34,14 +34,14 @@ impl Hand {
     }
 }
 
-/// The way in which a process ends its use of the store.
+/// How a process stops using the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Leave {
     /// Closes the store.
     Closed,
-    /// Syncs and is killed.
+    /// Syncs, then is killed.
     Synced,
-    /// Makes a checkpoint, then the machine loses power.
+    /// Takes a checkpoint, then loses power with the machine.
     Checkpoint,
 }
 
@@ -123,7 +123,7 @@ fn a_clock_that_was_ahead_by_years_does_not_end_what_is_written_later() {
         keyspace.put_until("now", "b", at(BEGIN + HOUR)).unwrap();
         assert_eq!(keyspace.get("now").unwrap().unwrap(), b"b");
     }
-    // Compactions do not treat it as expired either.
+    // Compactions do not treat the new value as expired either.
     db.compact().unwrap();
     for keyspace in &keyspaces {
         assert_eq!(keyspace.get("now").unwrap().unwrap(), b"b");

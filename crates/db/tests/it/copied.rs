@@ -1,5 +1,5 @@
-//! Copies on the first tier of frequently read pages from slower tiers: they reduce slow reads, and
-//! no copy ever resurrects overwritten or deleted data.
+//! Copies of frequently read pages from slower tiers on the first tier. They reduce slow reads, and
+//! never resurrect overwritten or deleted data.
 
 use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
 use alluvium::{Db, Keyspace, KeyspaceOptions, LevelsOptions, Options, Purpose, Structure};
@@ -8,7 +8,7 @@ use alluvium_storage::TierDirectories;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of frequently read keys. The page cache holds a part of them.
+/// Number of frequently read keys. The page cache holds some of them.
 const HOT: u32 = 1500;
 const BUDGET: u64 = 8 << 20;
 
@@ -46,7 +46,7 @@ fn fill(db: &Db, keyspace: &Keyspace) -> Model {
     model
 }
 
-/// Reads all hot keys and runs background work at intervals.
+/// Reads all hot keys, running background work at intervals.
 fn read_and_copy(db: &Db, keyspace: &Keyspace, model: &Model) {
     for first in (0..HOT).step_by(200) {
         read_some(keyspace, model, first..(first + 200).min(HOT));
@@ -73,7 +73,7 @@ fn work(db: &Db) {
     while db.work().unwrap() {}
 }
 
-/// Returns the number of lookup reads from the second tier so far.
+/// Returns how often lookups have read from the second tier so far.
 fn slow_reads(db: &Db) -> u64 {
     db.stats().tiers[1].device.of(Purpose::Lookup).reads
 }
@@ -108,7 +108,7 @@ enum Change {
     Overwrite,
     Delete,
     DeleteRange,
-    /// Overwrites and compacts everything, so that the old pages' space is reallocated.
+    /// Overwrites and compacts everything, so that the space of the old pages is reallocated.
     Rewrite,
     /// Reopens the store.
     Reopen,
@@ -170,7 +170,7 @@ fn what_was_overwritten_or_deleted_before_during_or_after_copying_stays_so() {
             let mut keyspace = keyspace(&db, kind);
             let mut model = fill(&db, &keyspace);
             db.sync().unwrap();
-            // The second read collects pages, and the step after it writes them.
+            // The second read collects the pages to copy, and the next step writes them.
             for step in 0..5 {
                 if step == moment {
                     change(&mut db, &mut keyspace, &mut model, what, kind, &to);

@@ -1,13 +1,14 @@
 //! The whole store under the crash driver, and on failing devices.
 //!
-//! The test is small in `cargo test`. The large run, which also asserts the counters, is
+//! The test is small in `cargo test`. This command runs the large version, which also asserts the
+//! counters:
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=210000 ALLUVIUM_SIM_WORKERS=2 \
 //!     cargo test --release -p alluvium --test it -- the_store_survives_every_crash --nocapture
 //! ```
 //!
-//! [`alluvium_sim::harness`] has the other variables.
+//! [`alluvium_sim::harness`] documents the other variables.
 
 use crate::story::Whole;
 use alluvium::HashedForm;
@@ -15,7 +16,7 @@ use alluvium_sim::RunSettings;
 use alluvium_sim::harness::{CrashTests, FaultTests};
 use alluvium_storage::log::SegmentAccess;
 
-/// A bundle of trees. With two children per node, its trees soon become high.
+/// A bundle of trees. With two children per node, its trees soon grow high.
 const TREES: HashedForm = HashedForm::Bot { lambda: 2 };
 
 const STORIES: [Whole; 4] = [
@@ -93,10 +94,10 @@ fn the_store_survives_every_crash() {
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    // Enough steps to include each kind of operation.
+    // 60 steps are enough to include each kind of operation.
     let mut crashes = crashes();
     crashes.settings.steps = 60;
-    // The last story has the most kinds of structures.
+    // Start with the last story, which has the most kinds of structures.
     crashes.repeat(STORIES.into_iter().rev(), 1);
 }
 

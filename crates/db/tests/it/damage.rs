@@ -26,10 +26,10 @@ type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Contents of a store: the pairs of each keyspace and of the named snapshot.
 type Contents = BTreeMap<String, Pairs>;
 
-/// The name of the snapshot, which also distinguishes its contents from the current ones.
+/// The snapshot's name, which also distinguishes its contents from the current ones.
 const SNAPSHOT: &str = "early";
 
-/// The state in which a store was left.
+/// The state that a store was left in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Closed,
@@ -54,7 +54,7 @@ fn shared(world: &SimDirectory) -> Arc<dyn Directory> {
 struct World {
     left: Left,
     directory: SimDirectory,
-    /// The same store, some generations earlier.
+    /// An image of the same store from some generations earlier.
     older: SimDirectory,
     contents: Contents,
 }
@@ -162,18 +162,18 @@ fn collect(pairs: alluvium::Iter, errors: &mut Vec<String>) -> Pairs {
 #[derive(Debug, Default)]
 struct Reading {
     errors: Vec<String>,
-    /// Answers that differ from the written data.
+    /// Results that differ from the written data.
     wrong: Vec<String>,
     /// Number of lookups that returned the written pair.
     intact: usize,
 }
 
-/// Reads everything: walks each keyspace and its snapshot, and looks up each key.
+/// Reads everything: iterates over each keyspace and its snapshot, and looks up each key.
 fn read(db: &Db, wanted: &Contents) -> Reading {
     read_some(db, wanted, 0, 1)
 }
 
-/// As [`read`], but looks up only every `every`th key, starting at number `from`.
+/// Like [`read`], but looks up only every `every`th key, starting at number `from`.
 fn read_some(db: &Db, wanted: &Contents, from: usize, every: usize) -> Reading {
     let mut reading = Reading::default();
     for (what, wanted) in wanted {
@@ -228,8 +228,8 @@ fn read_some(db: &Db, wanted: &Contents, from: usize, every: usize) -> Reading {
     reading
 }
 
-/// Returns the blocks of 512 bytes that are in use. Files are preallocated, and many blocks are
-/// empty.
+/// Returns the 512-byte blocks that are in use. Many blocks are empty, because files are
+/// preallocated.
 fn used_blocks(world: &SimDirectory) -> Vec<(String, u64)> {
     let mut blocks = Vec::new();
     for name in shared(world).list().unwrap() {

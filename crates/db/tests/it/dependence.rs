@@ -1,4 +1,4 @@
-//! What a transaction depends on: reads without tracking, shared reads and declared ranges.
+//! What a transaction depends on: untracked reads, shared reads and declared ranges.
 
 use crate::transactions::{kinds, store};
 use alluvium::{
@@ -9,7 +9,7 @@ fn locks(options: &TransactionOptions) -> bool {
     options.concurrency == Concurrency::Locking
 }
 
-/// Moves all commits from memtables to the structure on disk or leaves them in memory.
+/// Flushes all commits from the memtables to disk, or leaves them in memory.
 fn settle(db: &Db, flushes: bool) {
     if flushes {
         db.compact().unwrap();
@@ -33,7 +33,7 @@ fn a_read_without_tracking_has_no_conflict_and_sees_own_writes() {
             seas.put("a", "2").unwrap();
             seas.put("b", "2").unwrap();
             settle(&db, flushes);
-            // A transaction without a snapshot reads the newest value.
+            // Outside a snapshot, a transaction reads the newest value.
             let seen = own.get_untracked(&seas, "a").unwrap().unwrap();
             let has_snapshot = own.sequence().is_some();
             assert_eq!(seen, if has_snapshot { b"1" } else { b"2" }, "{options:?}");
@@ -70,8 +70,8 @@ fn a_read_without_tracking_sees_spilled_writes() {
     }
 }
 
-/// Begins a transaction, lets it depend on a key or range by `depend`, and returns whether another
-/// commit that does `change` and a write of the transaction to a further key exclude each other.
+/// Begins a transaction, makes it depend on a key or range with `depend`, and lets it write another
+/// key. Returns whether this excludes a concurrent transaction that does `change`.
 fn excludes(
     options: &TransactionOptions,
     flushes: bool,
@@ -179,13 +179,13 @@ fn a_declared_range_excludes_changes_of_its_keys() {
             assert!(change(&|other, seas| other.put(seas, "a/9", "2")), "a phantom");
             assert!(change(&|other, seas| other.delete(seas, "a/2")));
             assert!(change(&|other, seas| other.delete_range(seas, "a/2", None)));
-            // Under snapshot isolation, memtables that do not reach back to the begin of the
-            // transaction cannot show that no commit has written to the range.
+            // Under snapshot isolation, memtables that are younger than the transaction cannot show
+            // that no commit has written to the range.
             let is_exact = options.isolation == Isolation::Serializable || locks(&options) || !flushes;
             if is_exact {
                 assert!(!change(&|other, seas| other.put(seas, "b/1", "2")));
                 assert!(!change(&|other, seas| other.put(seas, "a0", "2")));
-                // Others may read the range and depend on it, too.
+                // Others may read the range and also depend on it.
                 assert!(!change(&|other, seas| {
                     other.depend_on_range(seas, "a".."b")?;
                     other.put(seas, "other", "2")

@@ -1,4 +1,4 @@
-//! Draining a tier: no data of any form remains on it.
+//! Draining a tier must leave no data of any form on it.
 
 use crate::tiers::{places, small, with};
 use alluvium::{Db, HashedForm, HashedOptions, KeyspaceOptions, LevelsOptions, Structure};
@@ -39,7 +39,8 @@ fn a_tier_is_drained_of_leaves_that_are_taken_over_and_of_values_that_lie_apart(
         db.compact().unwrap();
         assert!(live(&db, 1) > 3_000_000, "{what}: {:?}", db.stats().tiers);
         db.close().unwrap();
-        // First to a slower tier; then, since the first one may hold all data, to a faster one.
+        // Drain first to a slower tier, then to a faster one, since the first tier may hold all
+        // data.
         let db = with(&[]).open(&fast).unwrap();
         db.drain_tier(&one).unwrap();
         assert_eq!(live(&db, 1), 0, "{what}");

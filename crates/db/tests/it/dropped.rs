@@ -1,4 +1,4 @@
-//! Walks that are dropped before their end.
+//! Iterators dropped before their end.
 
 use alluvium::Options;
 

@@ -1,4 +1,4 @@
-//! Expired values: scans skip them efficiently, and they do not remain in memory.
+//! Expired values. Scans skip them efficiently, and they do not remain in memory.
 
 use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
@@ -12,7 +12,8 @@ const COUNT: u32 = 4000;
 /// Expiry time of the values in milliseconds.
 const EXPIRY_MS: u64 = 5000;
 
-/// A store whose keyspace, of the given structure, holds values that expire and one that does not.
+/// A store with a keyspace of the given structure, which holds values that expire and one that does
+/// not.
 fn filled(structure: &str) -> (Arc<AtomicU64>, Db, Keyspace) {
     let clock = Arc::new(AtomicU64::new(1));
     let now = Arc::clone(&clock);

@@ -1,8 +1,8 @@
-//! A further tier whose device fails or disappears. Data on the other tiers stays available, new
-//! data is written there, and no acknowledged write is lost.
+//! A tier after the first whose device fails or disappears. Data on the other tiers stays
+//! available, new data is written there, and no acknowledged write is lost.
 //!
-//! The fault story is small in `cargo test`. `ALLUVIUM_TIER_FAULTS` sets the number of seeds,
-//! `ALLUVIUM_TIER_FAULTS_SEED` the first one.
+//! The fault story is small in `cargo test`. `ALLUVIUM_TIER_FAULTS` sets the number of seeds, and
+//! `ALLUVIUM_TIER_FAULTS_SEED` the first seed.
 
 use crate::tiers::{places, small, with};
 use alluvium::simulation::{self, DirectoryOpener as _, SimulationOperations as _, StoreScale};
@@ -19,24 +19,24 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 
-/// The data file of the second tier, named as a part of a machine.
+/// Name of the second tier's data file within the machine's directory.
 const FILE: &str = "two.tier-1.data";
 
 fn options() -> Options {
     let mut scale = StoreScale::small(0xa11, 6 << 10, 96 << 10);
-    // Compaction output is placed on the second tier.
+    // Place compaction output on the second tier.
     scale.extents.planned_bytes = Some(0);
     Options::new().simulated(scale, || 1000)
 }
 
-/// Two directories of one machine, so that a crash affects both at the same moment.
+/// Returns two directories of one machine, so that a crash affects both at the same moment.
 fn tiers_of(machine: &SimDirectory) -> TierDirectories {
     let whole: Arc<dyn Directory> = Arc::new(machine.reopen());
     TierDirectories::from(Arc::new(PrefixDirectory::of(&whole, "one.")))
         .and(Arc::new(PrefixDirectory::of(&whole, "two.")))
 }
 
-/// The forms of a hashed keyspace. A store uses one of them.
+/// The forms of hashed keyspaces, one of which each store uses.
 const FORMS: [HashedForm; 4] = [
     HashedForm::Silt,
     HashedForm::Boa {
@@ -134,7 +134,7 @@ fn reads_fail(form: HashedForm) {
         }
     }
     assert!(fails(&db));
-    // The check cannot verify the second tier and finds no damage elsewhere.
+    // The check cannot verify the second tier, and finds no damage elsewhere.
     let report = db.check_report(|_| ()).unwrap();
     assert_eq!(report.findings, [""; 0]);
     assert!(!report.is_whole(), "{report}");
@@ -144,7 +144,7 @@ fn reads_fail(form: HashedForm) {
     for words in ["tier 1 in", "fails at reading", "the data on it was not checked"] {
         assert!(said.contains(words), "{words}: {said}");
     }
-    // A merge that needs the tier fails with the same error. The store accepts writes as before.
+    // A merge that needs the tier fails with the same error, but the store still accepts writes.
     let error = db.compact().unwrap_err();
     assert!(error.to_string().contains("tier 1 in"), "{error}");
     let before = written(&db);
@@ -168,7 +168,8 @@ fn reads_fail(form: HashedForm) {
     is_whole(&db, &all, 2 * RECORDS);
 }
 
-/// Reads of the second tier fail and are encountered, because the cache holds no data of it.
+/// Makes reads of the second tier fail. Readers encounter the failure because the cache holds no
+/// data of that tier.
 fn unreadable(machine: &SimDirectory) -> (Db, [Keyspace; KINDS]) {
     let (db, _) = filled(machine, HashedForm::Silt);
     db.close().unwrap();
@@ -202,7 +203,8 @@ fn writing_goes_on_beside_what_cannot_be_read_as_long_as_there_is_space() {
         let times = merged.iter().sum::<u64>() / (u64::from(MORE) * 125);
         println!("{}: each byte was written {times} times", keyspace.name());
         assert!(times < 60, "{times} times");
-        // Data on the first tier stays readable during the failure, and all data afterwards.
+        // Data on the first tier stays readable during the failure, and all data is readable
+        // afterwards.
         for number in (RECORDS..RECORDS + MORE).step_by(97) {
             let found = keyspace.get(number.to_be_bytes()).unwrap();
             assert_eq!(found.as_deref(), Some(&value_of(number)[..]));
@@ -301,7 +303,7 @@ fn a_directory_that_goes_away_takes_nothing_new_and_is_not_missed_by_the_others(
         failure.contains("was removed") && failure.contains(&one.display().to_string()),
         "{failure}"
     );
-    // The file is still open, so its data can be read and rewritten to the first tier.
+    // The removed file is still open, so its data can be read and rewritten to the first tier.
     db.compact().unwrap();
     assert_eq!(keyspace.iter().count(), 2001);
     assert!(db.use_tier(&one).is_err());
@@ -312,7 +314,7 @@ fn a_directory_that_goes_away_takes_nothing_new_and_is_not_missed_by_the_others(
     assert!(text.contains("one is not tier 1"), "{text}");
 }
 
-/// The step that follows the fault in a run of the fault story.
+/// What follows the fault in a run of the fault story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     /// A power loss.
@@ -323,7 +325,7 @@ enum After {
     Reopen,
 }
 
-/// A run: the failing call of the second tier's device, and the step that follows.
+/// A run: which call of the second tier's device fails, and what follows.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     seed: u64,
@@ -337,7 +339,7 @@ struct Run {
 
 type Pairs = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
 
-/// A store with its acknowledged durable contents.
+/// A store and its acknowledged durable contents.
 struct Life {
     db: Db,
     all: [Keyspace; KINDS],
@@ -470,7 +472,7 @@ fn live(run: Run) -> bool {
         }
         After::Reopen => {
             life.db.abandon();
-            // The process dies. The machine keeps running and retains its page cache.
+            // The process dies, but the machine keeps running and retains its page cache.
             machine = machine.image(CrashSurvival::Process, run.seed);
             life.db = options().open_existing_in(tiers_of(&machine)).unwrap();
             life.all = keyspaces(&life.db, run.form);

@@ -1,9 +1,9 @@
-//! A full disk on real file systems: a process fills the disk to the last byte, continues, is
-//! killed, and the store reopens.
+//! Full disks on real file systems. A process fills the disk to the last byte, continues, and is
+//! killed; then the store is reopened.
 //!
-//! There is one row for each file system, on a loop device or in memory. A row that cannot be
-//! mounted is skipped with a message. The store runs in a child process, so a fatal signal is
-//! observed instead of ending the test.
+//! Each row is a file system, on a loop device or in memory. A row that cannot be mounted is
+//! skipped with a message. The store runs in a child process, so that a fatal signal can be
+//! observed and does not end the test.
 
 use alluvium::{Db, Keyspace, OpenMode, Options};
 use alluvium_sim::environment::effort;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const VALUE: usize = 8000;
 
-/// Free space of a row in bytes. More space only makes the test slower.
+/// Free bytes on a row's file system. More space only makes the test slower.
 const ROOM: u64 = 56 << 20;
 
 /// Number of records in the first step.
@@ -35,26 +35,25 @@ const SOME: u64 = 600;
 /// Number of records deleted from a full disk.
 const DELETED: u64 = 100;
 
-/// Guarantees of a row beyond the common ones: no process dies, no acknowledged write is lost, and
-/// writes resume once there is space.
+/// What a row guarantees beyond the common guarantees: no process dies, no acknowledged write is
+/// lost, and writes resume once there is space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Promise {
-    /// The store opens and deletes on the full disk.
+    /// The store opens and accepts deletes on the full disk.
     OpensAndDeletes,
-    /// The store opens. Once it has filled the disk itself, space must be freed before it can
-    /// write: the file system writes every change to a new location, so only the log has reserved
-    /// space.
+    /// The store opens. Once it has filled the disk itself, it cannot write until space is freed:
+    /// the file system writes every change to a new location, so only the log has reserved space.
     NeedsRoom,
-    /// Every block is shared with a copy, so each change needs a new block. On the full disk the
-    /// store opens read-only.
+    /// Every block is shared with a copy, so each change needs a new block. On the full disk, the
+    /// store opens only for reading.
     OpensToRead,
 }
 
-/// A file system made for one row. Its mounts are unmounted in reverse order.
+/// A file system created for one row. Its mounts are unmounted in reverse order.
 struct Volume {
     mounts: Vec<PathBuf>,
     root: PathBuf,
-    /// Root of the file system on the device.
+    /// Root of the lowest file system, which is on the device.
     lowest: PathBuf,
     _place: TempDir,
 }
@@ -70,7 +69,7 @@ impl Drop for Volume {
     }
 }
 
-/// Runs a command. Returns `None` and reports the reason if the row must be skipped.
+/// Runs a command. If it fails, reports that the row is skipped and returns `None`.
 fn runs(row: &str, command: &mut Command) -> Option<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let (need, why) = match command.output() {
@@ -149,15 +148,15 @@ impl Volume {
         Some(self)
     }
 
-    /// Creates another program's file, which is deleted in the end. Removing the filler may free
-    /// less space than the store's next step needs, because the store itself has filled the disk.
+    /// Creates a file of another program, to be deleted in the end. When the store itself has
+    /// filled the disk, removing the filler may free less space than its next step needs.
     fn spare(&self) {
         let mut spare = Command::new("dd");
         spare.args(["if=/dev/zero", "of=spare", "bs=1M", "count=4", "conv=fsync"]);
         assert!(spare.current_dir(&self.lowest).output().unwrap().status.success());
     }
 
-    /// Fills all remaining space. A later call may get space that a reservation withheld from an
+    /// Fills all remaining space. A later call may find space that a reservation withheld from an
     /// earlier one.
     fn fill(&self) {
         let all = "for bs in 1M 4096 4096 512 1 1; do \
@@ -216,7 +215,7 @@ impl User {
         }
     }
 
-    /// Executes a command. Returns its answer, or how the process died.
+    /// Executes a command in the child. Returns its reply, or how the process died.
     fn ask(&mut self, command: &str) -> Result<String, String> {
         let _ = writeln!(self.commands, "{command}");
         let answer = self.answers.by_ref().find_map(|line| {
@@ -232,7 +231,7 @@ impl User {
         })
     }
 
-    /// As `ask`, for a numeric answer.
+    /// Like `ask`, for a numeric reply.
     fn number(&mut self, command: &str) -> Result<u64, String> {
         let answer = self.ask(command)?;
         answer.parse().map_err(|_| format!("{command}: {answer}"))
@@ -255,8 +254,8 @@ fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-/// Puts records `from..until`, or until the disk is full. Returns the first record that was not
-/// put, or the error.
+/// Puts records `from..until`, or fewer if the disk gets full. Returns the first record that was
+/// not put, or the error.
 fn put(keyspace: &Keyspace, from: u64, until: u64) -> Result<u64, String> {
     for number in from..until {
         match keyspace.put(key(number), vec![number as u8; VALUE]) {
@@ -274,7 +273,7 @@ fn obey(keyspace: &Keyspace, db: &Db, words: &[&str]) -> Result<String, String> 
     let done = || Ok("done".to_owned());
     match (words[0], &numbers[..]) {
         ("put", &[from, until]) => put(keyspace, from, until).map(|next| next.to_string()),
-        // Writes until a record is accepted.
+        // Write until a record is accepted.
         ("heal", &[number]) => {
             let began = Instant::now();
             while put(keyspace, number, number + 1)? == number {
@@ -313,7 +312,8 @@ fn obey(keyspace: &Keyspace, db: &Db, words: &[&str]) -> Result<String, String> 
     }
 }
 
-/// The process that is filled and killed. Without its environment variable the test does nothing.
+/// The process that fills the disk and is killed. Without its environment variable, the test does
+/// nothing.
 #[test]
 fn the_user_does_as_it_is_told() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -353,10 +353,11 @@ fn the_user_does_as_it_is_told() {
     }
 }
 
-/// Measurements of a row, for its line of output.
+/// Measurements of a row, printed on one line.
 type Row = BTreeMap<&'static str, String>;
 
-/// Fills the disk with a store and kills it. Returns the first number that was not acknowledged.
+/// Fills the disk with a store and kills its process. Returns the first number that was not
+/// acknowledged.
 fn first_life(volume: &Volume, store: &Path, promise: Promise, row: &mut Row) -> Result<u64, String> {
     let mut user = User::start(store);
     user.done("open")?;
@@ -372,7 +373,7 @@ fn first_life(volume: &Volume, store: &Path, promise: Promise, row: &mut Row) ->
             return Err(format!("cp: {}", String::from_utf8_lossy(&copied.stderr)));
         }
     }
-    // Another program fills the disk, and the store notices with a delay.
+    // Another program fills the disk, which the store notices with a delay.
     volume.fill();
     let first = user.number(&format!("put {SOME} 1000000"))?;
     row.insert("1 put before full", (first - SOME).to_string());
@@ -392,7 +393,7 @@ fn first_life(volume: &Volume, store: &Path, promise: Promise, row: &mut Row) ->
     Ok(third)
 }
 
-/// Writes until one record is accepted, at most for the healing time.
+/// Writes until one record is accepted, or the time limit for healing has passed.
 fn healed(user: &mut User, number: u64, name: &'static str, row: &mut Row) -> Result<(), String> {
     let took = user.number(&format!("heal {number}"))?;
     row.insert(name, took.to_string());
@@ -448,7 +449,7 @@ fn free(path: &Path) -> u64 {
     told.lines().last().unwrap().trim().parse().unwrap()
 }
 
-/// Mounts the file system of a row. Returns `None` where mounting is not permitted.
+/// Mounts a row's file system. Returns `None` where mounting is not permitted.
 type Mount = Box<dyn Fn() -> Option<Volume>>;
 
 #[test]
@@ -482,7 +483,7 @@ fn a_full_disk_is_survived_on_every_file_system() {
         ("tmpfs", Box::new(|| Volume::tmpfs("tmpfs", 60)), full),
     ];
     let mut failed = Vec::new();
-    // The gate runs the file systems that differ most: ext4 as the ordinary one, Btrfs as a
+    // The gate runs the file systems that differ most: ext4 as the ordinary one, and Btrfs as a
     // copy-on-write one.
     let gate = ["ext4", "btrfs", "tmpfs"];
     for (name, make, promise) in &rows {

@@ -24,7 +24,7 @@ fn open() -> Db {
     options().0.open_in(Arc::new(MemoryDirectory::new())).unwrap()
 }
 
-/// Returns distinct keys in pseudo-random order.
+/// Returns the key with this number. Keys are distinct and in pseudo-random order.
 fn key(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
@@ -85,7 +85,7 @@ fn what_was_predicted_stands_beside_what_was_measured() {
     // The newer half of the records was written with a higher write amplification than the mean.
     let written = measured(&forecast, CostQuantity::WriteAmplification);
     assert!(written > stats.write_amplification().unwrap(), "{written}");
-    // A record of 116 bytes occupies about as many bytes in the files, with 3 to 4 bytes of guides.
+    // A record of 116 bytes takes about as many bytes in the files, plus 3 to 4 bytes of guides.
     // Extents have exactly the requested size, and the key count is accurate to 2 %.
     let space = measured(&forecast, CostQuantity::SpaceAmplification);
     assert!((1.0..1.35).contains(&space), "{space}");
@@ -108,7 +108,7 @@ fn what_was_predicted_stands_beside_what_was_measured() {
 
 #[test]
 fn an_hour_that_has_ended_has_what_was_predicted_before_it_began() {
-    // In files, a sync of the log counts together with the bytes that it writes.
+    // Use files, where the bytes that a log sync writes are counted with the sync.
     let place = tempfile::tempdir().unwrap();
     let (options, clock) = options();
     let db = options.open(place.path().join("store")).unwrap();
@@ -140,7 +140,7 @@ fn an_hour_that_has_ended_has_what_was_predicted_before_it_began() {
     let now = second.of(CostQuantity::WriteAmplification).unwrap();
     let was = now.measured.unwrap();
     assert!((was / now.predicted - 1.0).abs() < 0.25, "{now:?}");
-    // Work after the hour does not change the forecast for it.
+    // Writes after the hour do not change its forecast.
     load(&db, &keyspace, 0..KEYS / 4);
     assert_eq!(db.forecast().unwrap().unwrap().past, second.past);
     assert!(db.stats().written_bytes > before.written_bytes);

@@ -1,8 +1,8 @@
-//! Recovery from a full disk in every structure: writes are refused, deletes succeed, and the space
+//! Recovery from a full disk in every structure. Writes are refused, deletes succeed, and the space
 //! of deleted records accepts new values, repeatedly.
 //!
-//! Deletes wait at most five seconds for background work. On a loaded machine that limit is too
-//! short, so the cycles run only at night.
+//! Deletes wait at most five seconds for background work. That is too short on a loaded machine, so
+//! the cycles run only at night.
 
 use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Error, Keyspace, KeyspaceOptions, Options};
@@ -11,17 +11,17 @@ use alluvium_sim::environment::effort;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time limit for background work. It is not a measurement.
+/// Time limit for background work; not a measurement.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Eight times the memory.
+/// Disk capacity, eight times the memory.
 const CAPACITY: u64 = 128 << 20;
 const MEMORY: u64 = 16 << 20;
 
-/// Approximate upper bound of hash stores while merges keep up.
+/// Approximate maximum number of hash stores while merges keep up.
 const FEW_STORES: u64 = 6;
 
-/// A store and its present keys.
+/// A store and the keys that it holds.
 struct Story {
     db: Db,
     keyspace: Keyspace,
@@ -65,8 +65,8 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until merges of hashed keys keep up, as long as they have space. A record waiting for
-    /// many parts occupies space until the last part has merged it.
+    /// Waits until the merges of hashed keyspaces keep up, as long as they have space. A record
+    /// that many parts must merge occupies space until the last part has done so.
     fn let_merges_keep_up(&self) {
         let began = Instant::now();
         let waits = || {
@@ -80,7 +80,7 @@ impl Story {
         }
     }
 
-    /// Writes until ten consecutive values are refused, while background work may free space.
+    /// Writes until ten consecutive values are refused. Background work may free space meanwhile.
     fn fill(&mut self) {
         let mut refusals = 0;
         while refusals < 10 {
@@ -125,7 +125,7 @@ impl Story {
         }
     }
 
-    /// Fails if a present key is missing or a deleted key is found.
+    /// Fails if a live key is missing or a deleted key is found.
     fn compare(&self) {
         let found = match self.is_ordered {
             true => self.keyspace.iter().map(Result::unwrap).count(),
@@ -139,7 +139,7 @@ impl Story {
     }
 }
 
-/// Fills the disk and deletes three times: the older half, every second key, and all.
+/// Fills the disk three times, deleting the older half, every second key, and then everything.
 fn heals(structure: &str, value_bytes: usize) {
     let mut story = Story::new(structure, value_bytes);
     for cycle in 0..effort(0, 3) {

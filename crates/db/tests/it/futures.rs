@@ -15,13 +15,13 @@ fn small() -> Options {
 
 type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A task whose executor has ended by the time it is woken. The waker holds the last reference to
-/// it.
+/// A task whose executor has ended by the time it is woken, so that the waker holds the last
+/// reference to it.
 struct Task {
     future: Mutex<Option<Job>>,
-    /// Receives a message when all other references to the task are dropped.
+    /// Receives a message when all other references to the task have been dropped.
     is_alone: Mutex<Receiver<()>>,
-    /// Sends a message when the task was woken and dropped.
+    /// Sends a message when the task has been woken and dropped.
     woken: Mutex<Option<Sender<()>>>,
 }
 
@@ -323,7 +323,7 @@ fn a_future_that_goes_from_thread_to_thread_is_woken_where_it_was_polled_last() 
                     let (send, woken) = channel();
                     let waker = Waker::from(Arc::new(Tells(Mutex::new(send))));
                     let mut context = Context::from_waker(&waker);
-                    // The future was polled before with another waker, which is now unused.
+                    // The future was polled earlier with another waker, which is now unused.
                     if job
                         .as_mut()
                         .poll(&mut Context::from_waker(Waker::noop()))
@@ -378,7 +378,7 @@ fn a_write_whose_future_was_dropped_before_it_began_is_not_written() {
     }
     go.send(()).unwrap();
     pollster::block_on(first).unwrap();
-    // A later write commits, and the dropped ones do not.
+    // A later write commits, but the dropped ones do not.
     pollster::block_on(rivers.put_async("last", "1")).unwrap();
     let keys: Vec<_> = rivers.keys().map(|key| key.unwrap()).collect();
     assert_eq!(keys, [b"first".to_vec(), b"last".to_vec()]);
@@ -403,7 +403,8 @@ fn of_two_threads_that_close_a_store_neither_returns_before_it_is_closed() {
                     db.close().unwrap();
                     match small().open(path) {
                         Ok(db) => db.close().unwrap(),
-                        // The other thread has reopened the store; only opening reveals it.
+                        // The other thread may have reopened the store, which only an attempt to
+                        // open it reveals.
                         Err(error) => assert_eq!(error.kind(), ErrorKind::Locked),
                     }
                 }
@@ -442,7 +443,7 @@ fn a_close_amid_awaited_reads_and_writes_leaves_none_hanging_and_loses_none_ackn
                     })
                 })
                 .collect();
-            // Some of them have started.
+            // Wait until some writes have started.
             while db.sequence() < u64::from(20 + 100 * round) {
                 std::thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! Features of handles other than reads and writes: open modes, error kinds, stores in memory,
+//! Handle features other than reads and writes: open modes, error kinds, stores in memory,
 //! asynchronous writes, first and last keys.
 
 use alluvium::{Db, Durability, Error, ErrorKind, KeyspaceOptions, OpenMode, Options, WriteBatch};
@@ -229,7 +229,7 @@ fn asynchronous_writes_fail_like_others_and_never_hang() {
     let refused = pollster::block_on(rivers.delete_async("a"));
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Dropped);
 
-    // Writes submitted before the store is closed are committed; later ones fail.
+    // Writes submitted before the store is closed are committed. Later ones fail.
     let seas = db.keyspace("seas").unwrap();
     let (first, late) = (seas.put_async("North", "1"), seas.put_async("Baltic", "2"));
     let mut first = pin!(first);

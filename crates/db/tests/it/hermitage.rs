@@ -1,9 +1,9 @@
 //! The cases of Hermitage (Martin Kleppmann's tests of isolation levels, named after Adya's
-//! phenomena), at each level with each mechanism.
+//! phenomena), at each isolation level with each concurrency control.
 //!
-//! Each case is a schedule of up to three transactions. A transaction begins with its first
-//! operation. A transaction that would have to wait, or that meets a conflict, is rolled back, and
-//! the others continue. The test compares their reads and the set of committed transactions.
+//! Each case is a schedule of up to three transactions, each of which begins with its first
+//! operation. A transaction that would have to wait, or that encounters a conflict, is rolled back,
+//! and the others continue. The test compares their reads and the set of committed transactions.
 
 use crate::transactions::{kinds, store};
 use alluvium::{Db, ErrorKind, Keyspace, Result, Transaction, TransactionOptions};
@@ -19,8 +19,7 @@ struct Session<'d> {
 }
 
 impl Session<'_> {
-    /// Performs an operation in the transaction, unless the transaction has ended. A failure ends
-    /// it.
+    /// Performs an operation in the transaction, unless it has ended. A failure ends it.
     fn act<T>(&mut self, act: impl FnOnce(&mut Transaction, &Keyspace) -> Result<T>) -> Option<T> {
         if self.is_over {
             return None;
@@ -79,9 +78,9 @@ impl Session<'_> {
     }
 }
 
-/// Runs a schedule of each kind over 1 = 10 and 2 = 20. `committed` names the transactions that
-/// commit, for serializable optimistic, serializable locking, snapshot optimistic, snapshot
-/// locking.
+/// Runs a schedule with each kind of transaction, on a store with 1 = 10 and 2 = 20. `committed`
+/// names the transactions that commit when they are serializable optimistic, serializable locking,
+/// snapshot optimistic, and snapshot locking.
 fn each(committed: [&str; 4], schedule: impl Fn(&mut [Session<'_>; 3])) -> Vec<Vec<(u8, u8)>> {
     let run = |(options, expected): (TransactionOptions, &str)| {
         let db = store();
@@ -115,7 +114,8 @@ fn each(committed: [&str; 4], schedule: impl Fn(&mut [Session<'_>; 3])) -> Vec<V
     kinds().into_iter().zip(committed).map(run).collect()
 }
 
-/// Fails unless the transaction's read, if it got that far, is among these.
+/// Fails unless the transaction's read is one of the allowed results, or the transaction ended
+/// before the read.
 fn among<T: PartialEq + std::fmt::Debug>(read: Option<T>, allowed: &[T]) {
     if let Some(read) = read {
         assert!(allowed.contains(&read), "{read:?}");

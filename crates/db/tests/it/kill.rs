@@ -1,10 +1,10 @@
-//! Kills a real writing process repeatedly. After each kill, all acknowledged batches must be
-//! present, and every batch must be complete.
+//! Repeatedly kills a real process while it writes. After each kill, all acknowledged batches must
+//! be present, and every batch must be complete.
 //!
-//! `cargo test` kills five times; `ALLUVIUM_KILLS=200` asks for more. A second variant uses a store
-//! in two directories, with compaction output in the second. `ALLUVIUM_KILL_PLACES=/one:/other`
-//! sets these directories, which may be on different devices: `.ci/kill-on-two-devices` creates two
-//! devices and uses them.
+//! `cargo test` kills the process five times; `ALLUVIUM_KILLS` sets another number. A second
+//! variant uses a store in two directories, with compaction output in the second.
+//! `ALLUVIUM_KILL_PLACES=/one:/other` sets these directories, which may be on different devices:
+//! `.ci/kill-on-two-devices` creates two devices and uses them.
 
 use alluvium::{
     Db, HashedOptions, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure, TierOptions, WriteBatch,
@@ -20,7 +20,7 @@ const DIRECTORY: &str = "ALLUVIUM_KILL_DIRECTORY";
 /// Directory of the second tier, if any.
 const SECOND: &str = "ALLUVIUM_KILL_SECOND_DIRECTORY";
 const WRITERS: u64 = 2;
-/// Batches of a writer whose hashed records are read individually.
+/// Number of batches per writer whose hashed records are read individually.
 const RECENT: u64 = 1000;
 
 /// A store with keyspaces of three structures. Each batch writes the same records to all four
@@ -30,8 +30,8 @@ struct Store {
     one: Keyspace,
     two: Keyspace,
     hashed: Keyspace,
-    /// Merges in this keyspace reuse whole leaves: the keys of each writer ascend, and the writers'
-    /// keys alternate.
+    /// Merges in this keyspace reuse whole leaves, because each writer's keys ascend and the
+    /// writers' keys alternate.
     levels: Keyspace,
 }
 
@@ -64,7 +64,8 @@ fn key(writer: u64, number: u64) -> [u8; 16] {
     key
 }
 
-/// Returns the last number of a writer's batches in a keyspace, and the number of batches.
+/// Returns the number of a writer's last batch in a keyspace, and how many of its batches there
+/// are.
 fn last(keyspace: &Keyspace, writer: u64) -> (u64, u64) {
     let mut walk = keyspace.prefix(writer.to_be_bytes());
     let last = walk.next_back().map_or(0, |pair| {
@@ -75,7 +76,7 @@ fn last(keyspace: &Keyspace, writer: u64) -> (u64, u64) {
     (last, count as u64)
 }
 
-/// The process that is killed. Without its environment variable the test does nothing.
+/// The process that is killed. Without its environment variable, the test does nothing.
 #[test]
 fn the_child_writes_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -87,7 +88,7 @@ fn the_child_writes_until_it_is_killed() {
     let out = Mutex::new(std::io::stdout());
     std::thread::scope(|scope| {
         if second.is_some() {
-            // The kill then interrupts rewriting from one directory to the other.
+            // Let the kill interrupt rewriting from one directory to the other.
             scope.spawn(move || while db.compact().is_ok() {});
         }
         for writer in 0..WRITERS {
@@ -185,7 +186,7 @@ fn kill(path: &Path, second: Option<&Path>) {
 }
 
 /// Fails unless all acknowledged batches are present and every batch is complete. Returns the
-/// largest number of batches of a writer.
+/// largest number of batches of any writer.
 fn assert_whole(store: &Store, acknowledged: [u64; WRITERS as usize]) -> u64 {
     let (mut all, mut batches) = (0, 0);
     for writer in 0..WRITERS {

@@ -3,7 +3,7 @@
 
 use alluvium::{Db, Keyspace, KeyspaceOptions, Result};
 
-/// Opens or creates the keyspace of the story with this letter.
+/// Opens or creates the story's keyspace with this letter.
 pub(crate) fn keyspace(db: &Db, _letter: u8, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
     db.keyspace_with(name, options)
 }

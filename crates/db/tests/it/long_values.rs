@@ -1,4 +1,4 @@
-//! Walks and lookups that omit long values, and walks over keys only.
+//! Iterations and lookups that omit long values, and iterations over keys only.
 
 use alluvium::{
     Concurrency, Db, Keyspace, KeyspaceOptions, Options, Structure, Transaction, TransactionOptions, Value,
@@ -8,7 +8,7 @@ use alluvium_base::Purpose;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// Structures, with the maximum value length in bytes that each test writes.
+/// Structures, each with the maximum length in bytes of the values that the tests write.
 const STRUCTURES: [(&str, usize); 6] = [
     ("tiered", 100_000),
     ("levels,k=4", 100_000),
@@ -18,7 +18,7 @@ const STRUCTURES: [(&str, usize); 6] = [
     ("volatile,bytes=8000000", 4000),
 ];
 
-/// Maximum length in bytes of values that walks return.
+/// Maximum length in bytes of values that are not omitted.
 const SHORT: usize = 1024;
 
 const KEYS: usize = 60;
@@ -33,8 +33,8 @@ fn options(structure: &str) -> KeyspaceOptions {
         .structure(structure.parse::<Structure>().unwrap())
 }
 
-/// Writes values of all lengths. Some are overwritten, deleted, merged into, or expire. Returns the
-/// expected contents.
+/// Writes values of all lengths. Some are overwritten, deleted or merged into, and some expire.
+/// Returns the expected contents.
 fn filled(keyspace: &Keyspace, longest: usize) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut there = BTreeMap::new();
     for index in 0..KEYS {
@@ -63,7 +63,7 @@ fn filled(keyspace: &Keyspace, longest: usize) -> BTreeMap<Vec<u8>, Vec<u8>> {
     there
 }
 
-/// Returns the pairs that a walk without long values yields.
+/// Returns the pairs that an iteration without long values should return.
 fn without_long(there: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let shown = |value: &Vec<u8>| match value.len() {
         0..=SHORT => value.clone(),
@@ -94,7 +94,7 @@ fn check(keyspace: &Keyspace, there: &BTreeMap<Vec<u8>, Vec<u8>>, structure: &st
     assert_eq!(found, expected, "{structure}");
     let keys: Vec<Vec<u8>> = keyspace.iter().keys().map(Result::unwrap).collect();
     assert!(keys.iter().eq(there.keys()), "{structure}");
-    // In the middle of a walk, and after a seek.
+    // Read without long values in the middle of an iteration, and after a seek.
     let mut walk = keyspace.iter();
     let (first, value) = walk.lend().unwrap().unwrap();
     assert_eq!(Some(&value.to_vec()), there.get(first), "{structure}");
@@ -121,8 +121,8 @@ fn walks_without_long_values_meet_every_key_in_every_structure() {
         check(&keyspace, &there, structure);
         db.checkpoint().unwrap();
         check(&keyspace, &there, structure);
-        // Operands apply to values that are not read otherwise, both short and long. Some come from
-        // a younger run.
+        // Operands apply to values that are otherwise not read, both short and long. Some operands
+        // are in a newer run.
         for index in (0..KEYS).step_by(3) {
             // Paged keyspaces merge only into values that do not expire.
             if structure.starts_with("paged") && matches!(index % 7, 1 | 2) {
@@ -142,7 +142,7 @@ fn walks_without_long_values_meet_every_key_in_every_structure() {
     }
 }
 
-/// Returns the bytes that walks have read from the device.
+/// Returns the bytes that scans have read from the device.
 fn scanned(db: &Db) -> u64 {
     db.stats().device.of(Purpose::Scan).read_bytes
 }
@@ -185,7 +185,7 @@ fn walks_over_keys_read_no_value_outside_leaves() {
     }
 }
 
-/// Compares a transaction's walks and lookups without long values with the complete ones.
+/// Compares a transaction's iterations and lookups without long values with the complete ones.
 fn check_within(transaction: &Transaction, keyspace: &Keyspace, ordered: bool, case: &str) -> usize {
     let pairs = |walk: &mut dyn Iterator<Item = alluvium::Result<(Vec<u8>, Value)>>| {
         walk.map(|pair| pair.map(|(key, value)| (key, value.to_vec())).unwrap())
@@ -246,7 +246,7 @@ fn transactions_walk_without_long_values_over_their_own_writes_and_those_that_th
                     transaction.put(&keyspace, key(index), long).unwrap();
                     transaction.put(&keyspace, key(index + 1), "short").unwrap();
                     transaction.delete(&keyspace, key(index + 2)).unwrap();
-                    // Operands apply to long values of the store; their lengths count towards the
+                    // Operands apply to long values of the store, whose lengths count towards the
                     // limit.
                     if operator && longest + 3 <= 100_003 && !structure.starts_with("paged") {
                         transaction.merge(&keyspace, key(index + 3), "end").unwrap();
@@ -336,7 +336,7 @@ fn lookups_without_long_values_read_none_outside_leaves() {
         }
         let read = db.stats().device.of(Purpose::Lookup).read_bytes;
         assert!(read < 300_000, "{structure}: {read} bytes");
-        // The empty placeholders of the walk must not enter the cache.
+        // The iteration's empty placeholders must not enter the cache.
         let value = keyspace.get(key(0)).unwrap().unwrap();
         assert_eq!(value.len(), 50_000, "{structure}");
     }

@@ -1,5 +1,5 @@
-//! Reporting of lost commits: a log is damaged before another machine opens it, and opening reports
-//! the commits that are missing.
+//! Reporting lost commits. A log is damaged before the store is opened on another machine, and
+//! opening reports which commits are missing.
 
 use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{Durability, ErrorKind, Options, WriteBatch};

@@ -1,9 +1,9 @@
-//! The store's memory bound: a process that only runs a store stays within 1.10 times the budget
-//! plus 32 MiB resident, for every workload.
+//! Checks the store's memory bound: under every workload, a process that only runs a store stays
+//! within 1.10 times the budget plus 32 MiB resident.
 //!
-//! Each workload runs in a separate process, whose peak Linux reports. The caller's memory is added
-//! to the bound: a batch that it fills, the values that it passes. `ALLUVIUM_MEMORY_FULL=1` runs
-//! larger workloads, with data of four times the budget.
+//! Each workload runs in its own process, whose peak memory Linux reports. The bound is raised by
+//! the caller's own memory, such as a batch that it fills or the values that it passes.
+//! `ALLUVIUM_MEMORY_FULL=1` runs larger workloads, with four times as much data as the budget.
 
 use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Db, Error, Keyspace, KeyspaceOptions, MAX_KEY, Options, Snapshot, WriteBatch};
@@ -16,18 +16,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 const MIB: u64 = 1 << 20;
-/// The environment variable that tells a child its workload: name, budget in MiB, directory.
+/// Environment variable that tells a child process its workload: name, budget in MiB, directory.
 const ROW: &str = "ALLUVIUM_MEMORY_ROW";
 
 const VALUE: [u8; 100] = [7; 100];
 const LONG_VALUE: u64 = 16 * MIB;
-/// Range deletes visible to a snapshot, in the small and in the full run.
+/// Number of range deletes visible to a snapshot, in the small and in the full run.
 const SEEN: (u64, u64) = (200_000, 300_000);
-/// Writes of the long batch, and the approximate bytes of each in the batch.
+/// Number of writes in the long batch, and the approximate bytes of each.
 const BATCH: u64 = 1_000_000;
 const PER_WRITE: u64 = 16 + 62 + 4;
 
-/// One workload. Workloads with the same directory run one after another on one store.
+/// One workload. Workloads with the same directory run in sequence on one store.
 struct Row {
     name: &'static str,
     directory: &'static str,
@@ -92,11 +92,11 @@ const ROWS: &[Row] = &[
     row("get after range deletes", "ranges", get),
     row("load after range deletes", "ranges", load),
     row("compact after range deletes", "ranges", compact),
-    // The ranges are disjoint, and no records lie below them.
+    // The ranges are disjoint, and no records lie in them.
     row("range deletes apart", "apart", range_deletes_apart),
     row("get after those apart", "apart", get),
     row("compact after those apart", "apart", compact),
-    // A snapshot holds the records that each range deletes.
+    // A snapshot retains the records that each range deletes.
     row("range deletes, snapshot", "seen", range_deletes_seen),
     row("opening with those seen", "seen", open_seen),
 ];
@@ -105,7 +105,7 @@ fn is_full() -> bool {
     number("ALLUVIUM_MEMORY_FULL", 0) > 0
 }
 
-/// Returns the first number in the small run, the second in the full run.
+/// Returns the first number in the small run, and the second in the full run.
 fn much(little: u64, full: u64) -> u64 {
     if is_full() { full } else { little }
 }
@@ -121,7 +121,7 @@ fn records(memory: u64) -> u64 {
     much(150_000 + memory / 160, memory / 31)
 }
 
-/// Keys in pseudo-random order.
+/// Returns the key with this number. Keys are in pseudo-random order.
 fn key(number: u64) -> [u8; 24] {
     let mut key = [0; 24];
     key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
@@ -180,7 +180,7 @@ fn scan(path: &Path, memory: u64) -> u64 {
     0
 }
 
-/// All iterators are open at once and advance in turn; one of them advances far.
+/// All iterators are open at once and advance in turn. One of them advances far.
 fn iterators(path: &Path, memory: u64, count: u64) -> u64 {
     let (_db, keyspace) = open(path, memory);
     let begin = |number: u64| (number * (u64::MAX / count)).to_be_bytes();
@@ -238,7 +238,7 @@ fn load_levels(path: &Path, memory: u64) -> u64 {
     0
 }
 
-/// Merges and walks encounter keys longer than a leaf.
+/// Merges and iterators encounter keys longer than a leaf.
 fn long_keys(path: &Path, memory: u64, structure: &str) -> u64 {
     let db = Options::new().memory(memory).open(path).unwrap();
     let keyspace = keyspace_in(&db, structure);
@@ -273,9 +273,9 @@ fn open_long_keys(path: &Path, memory: u64) -> u64 {
     0
 }
 
-/// Each thread reads, walks, writes and commits transactions.
+/// Each thread reads, iterates, writes and commits transactions.
 fn threads(path: &Path, memory: u64) -> u64 {
-    // Otherwise the threads' heaps retain memory that the store has freed.
+    // Otherwise the threads' heaps would retain memory that the store has freed.
     alluvium::give_freed_memory_back();
     let (db, keyspace) = open(path, memory);
     std::thread::scope(|scope| {
@@ -330,7 +330,7 @@ fn batch(path: &Path, memory: u64) -> u64 {
         batch.put(&keyspace, &key(number)[..16], [7; 62]).unwrap();
     }
     match db.write(&batch) {
-        // The error must precede the allocation, and a value of half the length may fit.
+        // The error must come before the allocation, and a value of half the length may fit.
         Err(Error::TooLong { most, .. }) => assert!(most as u64 <= memory / 2 + 16 * MIB),
         done => done.unwrap(),
     }
@@ -439,8 +439,8 @@ fn peak() -> u64 {
     machine::memory_of_process("VmHWM").expect("Linux says how much memory a process has had")
 }
 
-/// Returns the resident bytes of the test program beyond those of a program that only embeds a
-/// store. The program contains all tests of this crate.
+/// Returns how many more bytes the test program, which contains all tests of this crate, keeps
+/// resident than a program that only embeds a store.
 fn excess_of_program() -> u64 {
     const PROGRAM: u64 = 8 * MIB;
     machine::memory_of_program()
@@ -453,7 +453,7 @@ fn tell(own: u64) {
     println!("peak {} {}", peak(), own + excess_of_program());
 }
 
-/// The process that runs one workload. Without its environment variable the test does nothing.
+/// The process that runs one workload. Without its environment variable, the test does nothing.
 #[test]
 fn a_child_does_one_kind_of_work() {
     let Ok(row) = std::env::var(ROW) else { return };
@@ -539,7 +539,8 @@ fn a_batch_that_would_take_too_much_memory_is_refused_before_it_does() {
         }
         batch
     };
-    // Long writes, and many short ones: the memtable's overhead for each write counts.
+    // Write a few long values, then many short ones, whose overhead per write counts towards the
+    // memtable.
     for (writes, value) in [(25, MIB), (250_000, 30)] {
         let batch = fill(writes, value);
         let before = db.sequence();
@@ -609,7 +610,7 @@ fn long_operands_that_are_not_copied_are_logged_and_applied_like_short_ones() {
         }
     };
     check(&keyspace);
-    // As after a crash: recovery replays everything from the log.
+    // Simulate a crash, so that recovery replays everything from the log.
     db.abandon();
     drop((keyspace, db));
     let db = open();

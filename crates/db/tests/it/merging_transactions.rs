@@ -7,7 +7,7 @@ use alluvium::{
 };
 use std::sync::Arc;
 
-/// An operation of a transaction or a statement about it.
+/// An operation of a transaction, or a check of it.
 type Step<'s> = &'s dyn Fn(&mut Transaction, &Keyspace) -> alluvium::Result<()>;
 
 fn number(number: i64) -> [u8; 8] {
@@ -19,14 +19,14 @@ fn keyspace(db: &Db, operator: &str) -> Keyspace {
     db.keyspace_with(operator, &options).unwrap()
 }
 
-/// When the first transaction does its second step, and where its rival's commit is by then.
+/// Where the rival's commit is when the first transaction does its second step.
 #[derive(Clone, Copy, Debug)]
 enum RivalPlace {
     Memtable,
     Dictionary,
 }
 
-/// Runs a transaction that does `before` and then `after`, with a rival between the two that does
+/// Runs a transaction that does `before` and then `after`. In between, a rival transaction does
 /// `rival` and commits. Returns whether both commit.
 fn both_commit(
     options: &TransactionOptions,
@@ -82,7 +82,7 @@ fn transactions_that_only_merge_both_commit() {
             assert!(both(ADD, ADD, ADD));
             let three: Step = &|own, counters| (0..3).try_for_each(|_| ADD(own, counters));
             assert!(both(three, three, three));
-            // Reads that no conflict depends on, and reads of other keys.
+            // Reads that cannot cause a conflict, and reads of other keys.
             let peek: Step = &|own, counters| own.get_untracked(counters, "k").map(drop);
             assert!(both(peek, ADD, ADD));
             let other: Step = &|own, counters| own.get(counters, "j").map(drop);
@@ -110,7 +110,7 @@ fn a_merge_excludes_puts_and_deletes() {
                 assert!(!both(ADD, replace, NOTHING), "{options:?} {place:?}");
                 assert!(!both(replace, ADD, NOTHING), "{options:?} {place:?}");
             }
-            // A put with a merge by the same transaction above it.
+            // A put, then a merge into the same key by the same transaction.
             let upon: Step = &|own, counters| PUT(own, counters).and_then(|()| ADD(own, counters));
             assert!(!both(ADD, upon, NOTHING), "{options:?} {place:?}");
             assert!(!both(upon, ADD, NOTHING));
@@ -152,7 +152,8 @@ fn a_merge_excludes_other_merges_if_its_transaction_reads_the_key() {
                 let both = |before, rival, after| both_commit(&options, place, before, rival, after);
                 assert!(!both(&read_then_add, ADD, NOTHING), "{options:?} {place:?}");
                 assert!(!both(&add_then_read, ADD, NOTHING), "{options:?} {place:?}");
-                // A serializable locking transaction that reads only afterwards sees the merge.
+                // A serializable locking transaction that reads only after the rival's commit sees
+                // its merge.
                 let is_newest = options.isolation == Isolation::Serializable
                     && options.concurrency == Concurrency::Locking;
                 assert_eq!(both(ADD, ADD, read), is_newest, "{options:?} {place:?}");
@@ -245,7 +246,7 @@ fn merges_outside_transactions_do_not_wait_for_merges_in_them() {
     }
 }
 
-/// An operator that keeps the bits of all operands.
+/// An operator that combines the bits of all operands.
 #[derive(Debug)]
 struct UnionOperator;
 
@@ -335,7 +336,7 @@ fn transactions_in_different_directories_never_conflict_however_much_they_read()
         let (mut one, mut two) = (db.begin_with(&options), db.begin_with(&options));
         for file in 0..300 {
             for (own, directory) in [(&mut one, "a"), (&mut two, "a0")] {
-                // In steps, so that joined keys leave gaps.
+                // Scatter the keys, so that joined ranges leave gaps.
                 let key = format!("{directory}/{:05}", file * 37 % 1000);
                 own.get_shared(&files, &key).unwrap();
                 if file % 3 == 0 {

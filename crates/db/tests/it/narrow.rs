@@ -1,5 +1,5 @@
-//! A small first tier under writers at full speed: compactions move data to the next tier, so
-//! writers wait for the space and are not refused.
+//! A small first tier under writers at full speed. Compactions move data to the next tier, so
+//! writers wait for space instead of being refused.
 
 use crate::tiers::{places, small};
 use alluvium::simulation::{DirectoryOpener as _, StoreScale};
@@ -13,7 +13,7 @@ use alluvium_storage::{LogOptions, TierDirectories};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The minimum size of a first tier, and values of several times that size in total.
+/// The minimum size of a first tier. The test writes several times that many bytes.
 const FIRST_BYTES: u64 = 16 << 20;
 const RECORDS: u32 = 8_000;
 
@@ -42,7 +42,7 @@ fn load(structure: &Structure) {
     assert_eq!(db.check().unwrap(), [""; 0], "{structure}");
 }
 
-/// Writers wait at most five seconds of wall time. `.ci/campaign` sets `ALLUVIUM_NARROW` and runs
+/// Writers wait at most five seconds of wall time. `.ci/campaign` sets `ALLUVIUM_NARROW` to load
 /// all structures; otherwise only the default structure is loaded.
 #[test]
 fn writers_wait_for_space_that_is_coming() {
@@ -63,12 +63,12 @@ fn writers_wait_for_space_that_is_coming() {
     }
 }
 
-/// Bytes of the log of a store whose first file system is limited, and the capacity of that file
-/// system.
+/// Log size of a store whose first file system is limited, and the capacity of that file system, in
+/// bytes.
 const LOG_BYTES: u64 = 2 << 20;
 const CAPACITY: u64 = LOG_BYTES + 300 * UNIT;
 
-/// A store whose first file system is limited, and that file system.
+/// Returns a store whose first file system is limited, and that file system.
 fn limited() -> (SimDirectory, Db) {
     let disk = SimDirectory::new(1);
     disk.set_capacity(CAPACITY);
@@ -87,7 +87,7 @@ fn limited() -> (SimDirectory, Db) {
     (disk, db)
 }
 
-/// Writes records with these numbers and performs the resulting background work.
+/// Writes records with these numbers and does the background work that they cause.
 fn write(db: &Db, keyspace: &Keyspace, numbers: Range<u32>) {
     for number in numbers {
         let key = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
@@ -115,7 +115,7 @@ fn a_load_has_space_freed_on_a_first_tier_that_is_full() {
     let keyspace = db.keyspace_with("k0", &KeyspaceOptions::new()).unwrap();
     let (rounds, written, loaded) = (40u32, 200, 40);
     for round in 0..rounds {
-        // Writers do only urgent work, so compactions are due most of the time.
+        // Writers do only urgent background work, so compactions are due most of the time.
         for number in round * written..(round + 1) * written {
             let key = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
             keyspace.put(key, vec![number as u8; 4000]).unwrap();

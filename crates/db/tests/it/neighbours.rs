@@ -1,4 +1,4 @@
-//! Neighbouring keyspaces in different structures: deletes at the end of one and at the start of
+//! Neighbouring keyspaces in different structures. Deletes touch the end of one and the start of
 //! the next.
 
 use alluvium::simulation::DirectoryOpener as _;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 const STRUCTURES: [&str; 5] = ["tiered", "levels,k=4", "hashed", "paged", "volatile,bytes=4M"];
 
-/// Records of each keyspace.
+/// Number of records per keyspace.
 const COUNT: u32 = 60;
 
-/// Bytes of a store without records. Each keyspace here has more.
+/// Size in bytes of a store without records. Each keyspace here is larger.
 const EMPTY: u64 = 64 << 10;
 
 /// Ways to delete all of both keyspaces, or the end of the first and the start of the second.
@@ -36,7 +36,7 @@ fn count(keyspace: &Keyspace, structure: &str) -> usize {
     }
 }
 
-/// A store with one keyspace in each structure. All their records are in a checkpoint.
+/// Returns a store with one keyspace in each structure, whose records are all in a checkpoint.
 fn filled(directory: &Arc<MemoryDirectory>, pair: [&str; 2], value: &[u8]) -> (Db, [Keyspace; 2]) {
     let db = options().workers(0).open_in(directory.clone()).unwrap();
     let keyspaces = [("one", pair[0]), ("two", pair[1])].map(|(name, structure)| {
@@ -52,7 +52,8 @@ fn filled(directory: &Arc<MemoryDirectory>, pair: [&str; 2], value: &[u8]) -> (D
     (db, keyspaces)
 }
 
-/// Deletes. Returns the number of records remaining in each keyspace, or `None` if it was dropped.
+/// Deletes records in this way. Returns the number of remaining records in each keyspace, or `None`
+/// if it was dropped.
 fn delete(db: &Db, [one, two]: &[Keyspace; 2], way: &str) -> [Option<usize>; 2] {
     match way {
         "calls" => {

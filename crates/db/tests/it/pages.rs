@@ -39,8 +39,7 @@ fn tiny_and_huge_values_come_back_from_pages_of_every_size() {
                 let value = value(&mut random);
                 keyspace.put(&key, &value).unwrap();
                 model.insert(key, value);
-                // A memtable with one value becomes a run whose only long node has an extent to
-                // itself.
+                // A memtable with one value becomes a run whose only long node has its own extent.
                 if step % 8 == 0 {
                     db.checkpoint().unwrap();
                 }

@@ -1,5 +1,5 @@
-//! Panics at every step: of a device, a merge operator, a compaction filter. Afterwards the store
-//! refuses changes and reports the reason. When reopened, it has all acknowledged writes.
+//! Panics at every step of a device, a merge operator or a compaction filter. Afterwards the store
+//! refuses changes and reports why. When reopened, it has all acknowledged writes.
 
 use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{
@@ -20,10 +20,10 @@ use std::sync::{Arc, Once};
 /// Steps of a story.
 const STEPS: usize = 600;
 
-/// The message of every panic here.
+/// Message of every panic that these tests inject.
 const TEXT: &str = "injected by a test";
 
-/// Panics at one of its calls.
+/// Counts calls, and panics at one of them.
 #[derive(Clone, Debug)]
 struct Fuse {
     left: Arc<AtomicI64>,
@@ -135,7 +135,7 @@ impl ForwardDevice for FusedFile {
     }
 }
 
-/// A merge operator that appends, as a user may write it.
+/// A merge operator that appends, as a user might write it.
 #[derive(Debug)]
 struct Appends(Fuse);
 
@@ -154,7 +154,7 @@ impl MergeOperator for Appends {
     }
 }
 
-/// A compaction filter that keeps everything, as a user may write it.
+/// A compaction filter that keeps everything, as a user might write it.
 #[derive(Debug)]
 struct Keeps(Fuse);
 
@@ -165,7 +165,7 @@ impl CompactionFilter for Keeps {
     }
 }
 
-/// The fuses of each component that may panic.
+/// One fuse for each component that may panic.
 struct Fuses {
     device: Fuse,
     operator: Fuse,
@@ -244,7 +244,7 @@ impl Step {
         match random.u8(..100) {
             0..50 => Step::Put(space, key(random), value),
             50..75 => {
-                // Few keys, so that several operands apply to the same key.
+                // Use few keys, so that several operands apply to the same key.
                 let key = format!("{:03}", random.u32(..8)).into_bytes();
                 Step::Merge(key, value[..value.len() / 8].to_vec())
             }
@@ -289,7 +289,7 @@ impl Step {
     }
 }
 
-/// Runs it and separates a panic from an error.
+/// Runs a function. Returns `None` if it panics.
 fn survive<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
@@ -302,8 +302,8 @@ fn contents(spaces: &[Keyspace; 2]) -> Model {
     })
 }
 
-/// Writes to a store until something panics, or to the end, and reopens it. Returns the fuses that
-/// did not panic, with their calls.
+/// Writes to a store until something panics or the story ends, and reopens the store. Returns the
+/// fuses.
 fn story(seed: u64, steps: usize, workers: usize, which: usize, at: i64) -> Fuses {
     silence();
     let name = format!("seed {seed}, {workers} workers, fuse {which} at {at}");
@@ -372,8 +372,8 @@ fn story(seed: u64, steps: usize, workers: usize, which: usize, at: i64) -> Fuse
     fuses
 }
 
-/// Writes are refused and report the reason. Reads return correct data, an error, or the operator's
-/// panic. Closing fails.
+/// Checks that writes are refused with the reason. Reads may return correct data, an error, or the
+/// operator's panic. Closing fails.
 fn after_failure(
     name: &str,
     fuses: &Fuses,
@@ -382,7 +382,7 @@ fn after_failure(
     models: &[Model],
     reads_may_panic: bool,
 ) {
-    // A read that panicked in the caller's thread does not affect the store.
+    // A read that panics on the caller's thread does not affect the store.
     let refused = survive(|| spaces[1].put("new", "value")).expect("a refusal is no panic");
     let error = refused.expect_err(name).to_string();
     assert!(error.contains("panicked"), "{name}: {error}");
@@ -404,17 +404,17 @@ fn after_failure(
     assert!(fuses.has_blown());
 }
 
-/// Number of stories with a panic for each component that may panic; the gate runs an eighth.
+/// Number of stories with a panic for each component that may panic. The gate runs an eighth of
+/// them.
 const RUNS: i64 = 700;
 
-/// Runs stories with a panic of one kind at every call, over several seeds, up to about this
-/// number.
+/// Runs up to about `RUNS` stories over several seeds, with a panic of one kind at every call.
 fn tell(which: usize, least_calls: i64) {
     let (mut told, runs) = (0, effort(RUNS / 8, RUNS));
     for seed in 0.. {
         let calls = story(seed, STEPS, 0, which, -1).each()[which].calls();
         assert!(calls >= least_calls, "fuse {which}: {calls} calls");
-        // At least half of the runs in each of two seeds.
+        // Spend at least half of the runs on each of two seeds.
         let step = (2 * calls / runs).max(1);
         for at in (0..calls).step_by(step as usize) {
             let fuses = story(seed, STEPS, 0, which, at);

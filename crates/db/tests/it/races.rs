@@ -1,4 +1,4 @@
-//! Concurrent operations: keyspaces dropped during writes, and conditional writes checked for
+//! Concurrent operations: dropping keyspaces during writes, and conditional writes checked for
 //! linearizability.
 
 use alluvium::simulation::DirectoryOpener as _;
@@ -13,8 +13,8 @@ fn small() -> Db {
     options.open_in(Arc::new(MemoryDirectory::new())).unwrap()
 }
 
-/// Returns the number of records in the tree after compaction. Compacts until the count is stable,
-/// because the background compacts concurrently.
+/// Compacts and returns the number of records in the tree. Repeats until the count is stable,
+/// because background work compacts concurrently.
 fn records(db: &Db) -> u64 {
     let mut before = u64::MAX;
     loop {
@@ -41,7 +41,7 @@ fn counted(db: &Db) -> u64 {
     records
 }
 
-/// Records of the catalog: one per keyspace, and the next number.
+/// Returns the number of catalog records: one per keyspace, and the next keyspace number.
 fn of_catalog(db: &Db) -> u64 {
     db.keyspaces().len() as u64 + 1
 }
@@ -70,7 +70,7 @@ fn a_batch_that_was_filled_before_its_keyspace_was_dropped_is_refused_as_a_whole
             matches!(db.write(&batch), Err(Error::KeyspaceDropped { name }) if name == "goes"),
             "fill {number}"
         );
-        // The batch must not write to the new keyspace with the same name either.
+        // Nor may the batch write to the new keyspace with the same name.
         let again = db.keyspace_with("goes", &options).unwrap();
         assert!(matches!(db.write(&batch), Err(Error::KeyspaceDropped { .. })));
         assert_eq!(again.get("key").unwrap(), None);
@@ -98,7 +98,7 @@ impl AsRef<[u8]> for Trap<'_> {
     }
 }
 
-/// A write through a keyspace that is dropped in the middle of it.
+/// A write through a keyspace that is dropped halfway through.
 type Write = fn(&Keyspace, Trap<'_>) -> Result<(), Error>;
 
 #[test]
@@ -192,7 +192,7 @@ enum Act {
     Read(Option<u32>),
 }
 
-/// A call with the interval in which it took effect.
+/// A call, and the interval in which it took effect.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     act: Act,
@@ -201,7 +201,7 @@ struct Call {
 }
 
 impl Act {
-    /// Returns the state after the call, if the call is possible in this state.
+    /// Returns the state after the call, or `None` if the call is impossible in this state.
     fn after(self, state: Option<u32>) -> Option<Option<u32>> {
         match self {
             Act::Write(value) => Some(value),
@@ -215,9 +215,9 @@ impl Act {
     }
 }
 
-/// Returns whether the calls, some of which are done, are linearizable: they can be ordered from
-/// this state on, each taking effect at one moment (Wing and Gong, *Testing and verifying
-/// concurrent objects*, 1993, with memoization).
+/// Returns whether the calls are linearizable, given a set of them that is done and the resulting
+/// state: the rest can be ordered so that each takes effect at one moment (Wing and Gong, *Testing
+/// and verifying concurrent objects*, 1993, with memoization).
 fn is_linear(calls: &[Call], done: u64, state: Option<u32>, tried: &mut HashSet<(u64, Option<u32>)>) -> bool {
     if done.count_ones() as usize == calls.len() {
         return true;
@@ -250,7 +250,7 @@ fn the_judge_of_histories_knows_right_from_wrong() {
         call(Act::Read(Some(1)), 1, 2),
         call(Act::Read(None), 3, 4)
     ]));
-    // A refusal reports a value that is not visible afterwards.
+    // A conditional write is refused because of a value that the next read does not see.
     let lock = call(swap(None, Some(1), true), 0, 9);
     assert!(!judge(&[
         lock,
@@ -262,7 +262,7 @@ fn the_judge_of_histories_knows_right_from_wrong() {
         call(swap(None, Some(2), false), 1, 2),
         call(Act::Read(Some(1)), 3, 4)
     ]));
-    // A delete between a condition and its write.
+    // A delete takes effect between a condition and its write.
     let counted = [
         call(Act::Write(Some(1)), 0, 1),
         call(swap(Some(1), Some(2), true), 2, 5),

@@ -1,5 +1,5 @@
-//! Thousands of overlapping range deletes: a log trimmed from its start, a history that is
-//! truncated, batches of range deletes.
+//! Thousands of overlapping range deletes: a log that is trimmed from its start, a history that is
+//! truncated, and batches of range deletes.
 //!
 //! `ALLUVIUM_RANGE_DELETES` sets the number of trims; the default is 20,000.
 
@@ -83,7 +83,7 @@ fn range_deletes_are_left_out_where_the_tree_has_nothing_and_only_there() {
     assert!(grown < 64 << 10, "{grown} bytes for deletes of nothing");
     let tree = db.stats().memory.tree;
     assert!(tree < 64 << 10, "{tree} bytes of memory");
-    // Records in a run are deleted. The versions visible to an earlier snapshot remain.
+    // Delete records that are in a run. The versions visible to an earlier snapshot remain.
     for number in 0..COUNT {
         keyspace.put(key(10 * number), b"x").unwrap();
         keyspace.put(key(10 * number + 7), b"y").unwrap();

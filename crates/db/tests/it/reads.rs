@@ -1,4 +1,4 @@
-//! Many concurrent reads on one thread: futures in several executors, and windows.
+//! Many concurrent reads on one thread, with futures in several executors, and in windows.
 
 use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Error, ErrorKind, Keyspace, OpenMode, Options};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Number of keys; their records exceed the caches of 16 MiB.
+/// Number of keys, whose records exceed the caches of 16 MiB.
 const KEYS: u64 = 120_000;
 
 fn options() -> Options {
@@ -25,7 +25,7 @@ fn value(number: u64) -> Vec<u8> {
     [&number.to_le_bytes()[..], &[number as u8; 192]].concat()
 }
 
-/// A store whose data is on the disk and mostly not in memory.
+/// Returns a store whose data is on disk and mostly not in memory.
 fn filled(place: &tempfile::TempDir) -> (Db, Keyspace) {
     let db = options().open(place.path().join("store")).unwrap();
     let keyspace = db.keyspace("numbers").unwrap();
@@ -47,7 +47,7 @@ impl Wake for Number {
 }
 
 /// A single-threaded executor that polls at most `at_once` of `futures` at a time and passes each
-/// result to `done`. Returns the number of polls that were pending.
+/// result to `done`. Returns how many polls were pending.
 fn run<F: Future + Unpin>(
     mut futures: impl Iterator<Item = (u64, F)>,
     at_once: usize,
@@ -202,7 +202,7 @@ fn tasks_of_an_executor_with_many_threads_read_what_is_there() {
 fn futures_read_what_was_committed_before_them_while_the_tree_changes() {
     let place = tempfile::tempdir().unwrap();
     let (db, keyspace) = filled(&place);
-    // Key n holds n plus an increasing multiple of KEYS.
+    // Key n holds n plus a growing multiple of KEYS.
     let rounds: Arc<Vec<AtomicU64>> = Arc::new((0..KEYS).map(|_| AtomicU64::new(0)).collect());
     let enough = Arc::new(AtomicBool::new(false));
     let writer = {
@@ -310,7 +310,7 @@ fn reads_that_nobody_wants_any_more_keep_nobody_waiting() {
         let _ = reads.poll();
     }
     assert!(kept.len() > 100, "{} wait for the device", kept.len());
-    // The futures are not polled. The store continues to work and closes.
+    // The futures are not polled. The store must keep working, and close.
     for number in 0..50_000 {
         keyspace.put(key(number), value(number + 1)).unwrap();
     }
@@ -410,7 +410,7 @@ fn long_values_are_read_where_they_are_and_copied_when_somebody_keeps_many() {
     assert!(!keyspace.get(key(10_001)).unwrap().unwrap().is_in_page());
     let owned = found.clone().into_owned();
     assert!(!owned.is_in_page() && owned == found && Vec::from(found) == picture(1));
-    // A caller that keeps all values must leave memory for others.
+    // Even if a caller keeps all values, memory must be left for others.
     let mut kept = Vec::new();
     for number in 0..1_500 {
         kept.push(keyspace.get(key(number)).unwrap().unwrap());
@@ -447,7 +447,7 @@ fn a_walk_from_both_ends_with_seeks_is_as_it_is_over_a_map() {
     for run in 0..400 {
         let (low, high) = (random.u8(0..15), random.u8(20..41));
         let mut walk = keyspace.range([low]..[high]);
-        // The keys ahead of both ends.
+        // The next keys at both ends.
         let (mut front, mut back) = (low, high);
         for step in 0..30 {
             let ahead = || keys.iter().copied().filter(|key| (front..back).contains(key));

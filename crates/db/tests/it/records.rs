@@ -14,14 +14,14 @@ fn store() -> Db {
     options.open_in(Arc::new(MemoryDirectory::new())).unwrap()
 }
 
-/// The history of each key: commit n puts n, or deletes if five divides n. A reader can therefore
-/// determine the commits between which it read.
+/// The history of each key. Commit n puts n, or deletes the key if n is divisible by five, so a
+/// reader can tell between which commits it read.
 struct Histories {
     begun: Vec<AtomicU64>,
     done: Vec<AtomicU64>,
 }
 
-/// Number of keys of one writer.
+/// Number of keys per writer.
 const OWN: usize = 300;
 const WRITERS: usize = 2;
 
@@ -65,7 +65,7 @@ fn name(key: usize) -> String {
     format!("key {key:04}")
 }
 
-/// Puts, deletes and deletes ranges among the writer's keys.
+/// Puts keys, deletes keys and deletes ranges among the writer's own keys.
 fn write(keyspace: &Keyspace, histories: &Histories, writer: usize, enough: &AtomicBool) {
     let mut random = fastrand::Rng::with_seed(writer as u64);
     let own = writer * OWN..(writer + 1) * OWN;
@@ -84,7 +84,7 @@ fn write(keyspace: &Keyspace, histories: &Histories, writer: usize, enough: &Ato
             });
             continue;
         }
-        // Some keys are written more often, so that some are in no memtable and others in several.
+        // Write some keys more often, so that some are in no memtable and others in several.
         let key = own.start + random.usize(0..OWN) * random.usize(0..OWN) / OWN;
         histories.advance(key..key + 1, at, || {
             if at.is_multiple_of(5) {
@@ -271,7 +271,7 @@ fn what_fits_into_memory_is_read_from_nowhere_however_often_it_is_rewritten() {
         .unwrap();
     let keyspace = db.keyspace("k").unwrap();
     let mut reads = Vec::new();
-    // The check whether all records fit runs at intervals.
+    // The store checks at intervals whether all records fit.
     for round in 0..=u8::MAX {
         for key in 0..KEYS {
             keyspace.put(key.to_be_bytes(), [round; 100]).unwrap();
@@ -289,7 +289,7 @@ fn what_fits_into_memory_is_read_from_nowhere_however_often_it_is_rewritten() {
             );
         }
         reads.push(directory.counters().snapshot().of(Purpose::Lookup).reads - before);
-        // By then, more data has been written than the cache holds.
+        // By now, more data has been written than the cache holds.
         if round > 50 && reads.ends_with(&[0, 0]) {
             return;
         }

@@ -24,7 +24,7 @@ impl CompactionFilter for KeepsAll {
     }
 }
 
-/// A put or a delete makes a key with a refused value usable again.
+/// Makes a key with a refused value usable again by a put or a delete.
 fn mend(sums: &Keyspace) {
     let one = 1i64.to_le_bytes();
     sums.put("b", 40i64.to_le_bytes()).unwrap();
@@ -59,8 +59,8 @@ fn a_value_that_a_merge_operator_refuses_is_told_of_and_kept() {
         );
         sums.merge(key, one).unwrap();
     }
-    // In the memtable, in the tree, folded by compactions, and with operands both in the tree and
-    // above.
+    // The operands are first in the memtable, then in the tree, then folded by a compaction, and
+    // finally both in the tree and above it.
     for turn in 0..4 {
         let error = sums.get("b").unwrap_err();
         assert!(
@@ -197,7 +197,7 @@ fn made(path: impl AsRef<std::path::Path>) -> FileDirectory {
     FileDirectory::create(path).unwrap()
 }
 
-/// Creates a file in a directory, which is created if it is missing.
+/// Creates a file in a directory, creating the directory if it is missing.
 fn file_in(path: &std::path::Path, name: &str) {
     made(path).create(name, FileOptions::BUFFERED).unwrap();
 }
@@ -251,7 +251,7 @@ fn a_store_does_not_settle_where_something_else_is() {
             .to_string()
             .contains("notes")
     );
-    // The directory is empty, missing, or as a new file system leaves it.
+    // The directory may be empty, missing, or as a new file system leaves it.
     let empty = place.path().join("empty");
     made(&empty);
     drop(small().open(&empty).unwrap());
@@ -260,7 +260,7 @@ fn a_store_does_not_settle_where_something_else_is() {
     let volume = place.path().join("volume");
     made(volume.join("lost+found"));
     drop(small().open(&volume).unwrap());
-    // Foreign files added to a store later do not prevent it from opening.
+    // Foreign files added to a store later do not prevent opening it.
     file_in(&empty, "README");
     drop(small().open(&empty).unwrap());
 }

@@ -18,8 +18,8 @@ fn shared(world: &SimDirectory) -> Arc<dyn Directory> {
     Arc::new(world.clone())
 }
 
-/// A store with two checkpoints and records in its log, left as after a process kill; and its
-/// contents.
+/// Returns a store with two checkpoints and records in its log, left as if its process had been
+/// killed, and its contents.
 fn filled() -> (SimDirectory, Pairs) {
     let world = SimDirectory::new(5);
     let db = small().create_in(shared(&world)).unwrap();
@@ -41,7 +41,7 @@ fn filled() -> (SimDirectory, Pairs) {
     (died, wanted)
 }
 
-/// Returns the readable pairs of a keyspace, one lookup per key.
+/// Looks up each key, and returns the readable pairs of a keyspace.
 fn readable(keyspace: &Keyspace, wanted: &Pairs) -> Pairs {
     let mut found = Pairs::new();
     for key in wanted.keys() {
@@ -112,7 +112,7 @@ fn a_store_that_is_whole_is_repaired_to_what_it_was() {
     assert_eq!(all(&small().open_existing_in(shared(&world)).unwrap()), wanted);
 }
 
-/// Damages the 512 bytes of a file at an offset by inverting some bits of each byte.
+/// Damages 512 bytes of a file at an offset by inverting some bits of each.
 fn damage(world: &SimDirectory, name: &str, offset: u64) {
     let file = shared(world).open(name, FileOptions::BUFFERED).unwrap();
     let bytes = file.read_at(offset, 512, Purpose::Other).unwrap();
@@ -121,7 +121,7 @@ fn damage(world: &SimDirectory, name: &str, offset: u64) {
         .unwrap();
 }
 
-/// Returns whether the store opens strictly and is undamaged.
+/// Returns whether the store opens without a repair and is undamaged.
 fn is_sound(world: &SimDirectory) -> bool {
     let image = world.image(CrashSurvival::Process, 1);
     match small().open_existing_in(shared(&image)) {
@@ -140,7 +140,7 @@ fn whatever_block_is_damaged_a_repair_says_what_was_lost_and_saves_the_rest() {
     let (mut repaired, mut hopeless, mut left, mut lost) = (0, 0, 0, 0);
     for name in shared(&whole).list().unwrap() {
         let len = shared(&whole).open(&name, FileOptions::BUFFERED).unwrap().len();
-        // Only blocks in use: files are preallocated.
+        // Files are preallocated, so damage only blocks in use.
         for offset in (0..len.min(1 << 20)).step_by(4096) {
             let file = shared(&whole).open(&name, FileOptions::BUFFERED).unwrap();
             let block = file.read_at(offset, 512, Purpose::Other).unwrap();
@@ -173,7 +173,7 @@ fn whatever_block_is_damaged_a_repair_says_what_was_lost_and_saves_the_rest() {
             };
             let wrong = found.iter().find(|(key, value)| {
                 let newer = &wanted[*key];
-                // An older version, although no newer one is reported as lost.
+                // The value is an older version, but the report lists no newer one as lost.
                 *value != newer && report.lost.is_empty()
             });
             assert_eq!(wrong, None, "{what}:\n{report}");

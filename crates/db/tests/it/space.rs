@@ -6,12 +6,12 @@ use alluvium_device::simulated::SimDirectory;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time limit for background work. It is not a measurement.
+/// Time limit for background work; not a measurement.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const RECORDS: u32 = 60_000;
 
-/// Bytes of the data files in use, and bytes kept free on the file system.
+/// Returns the bytes of the data files that are in use, and the bytes kept free on the file system.
 fn taken(db: &Db) -> (u64, u64) {
     let space = db.stats().space;
     (
@@ -70,7 +70,7 @@ fn of_a_range_that_was_deleted_at_once() {
     comes_back(&db);
 }
 
-/// Deletes succeed when no other write does, and they free space on the disk.
+/// Even when no other write succeeds, deletes do, and they free space on the disk.
 #[test]
 fn on_a_full_disk_everything_can_be_deleted() {
     for value_bytes in [4000, 16_000] {
@@ -85,7 +85,7 @@ fn fill_and_delete(value_bytes: usize) {
     let db = Options::new().memory(16 << 20).open_in(Arc::new(disk)).unwrap();
     let keyspace = db.keyspace("main").unwrap();
     let key = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
-    // More than the contents of two memtables.
+    // This is more than two memtables hold.
     let again = (4 << 20) / value_bytes as u32;
     for cycle in 0..3 {
         let value = vec![cycle; value_bytes];
@@ -121,7 +121,7 @@ fn fill_and_delete(value_bytes: usize) {
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
 }
 
-/// The bytes that each file of a directory occupies on the file system.
+/// Returns the bytes that each file of a directory occupies on the file system.
 fn occupied(place: &std::path::Path) -> Vec<(String, u64)> {
     let found = std::process::Command::new("find")
         .arg(place)
@@ -142,7 +142,7 @@ fn a_new_store_takes_no_more_than_a_mebibyte() {
         let place = tempfile::tempdir().unwrap();
         let db = options.open(place.path()).unwrap();
         let keyspace = db.keyspace("main").unwrap();
-        // The background preallocates for writers only once there are writes.
+        // Background work preallocates for writers only once there are writes.
         std::thread::sleep(Duration::from_millis(300));
         let files = occupied(place.path());
         let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
@@ -171,7 +171,7 @@ fn a_store_of_a_few_records_takes_little_however_often_it_is_opened_and_compacte
             let db = open();
             let keyspace = db.keyspace("main").unwrap();
             keyspace.put([number], [number]).unwrap();
-            // The space that the background preallocates is small, too.
+            // The space that background work preallocates must be small, too.
             std::thread::sleep(Duration::from_millis(100));
             if number == 3 {
                 db.compact().unwrap();

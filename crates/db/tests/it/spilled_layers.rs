@@ -1,5 +1,5 @@
-//! Transactions with many spills: their layers are merged while they are open, and they commit
-//! beside others.
+//! Transactions with many spills. Their layers are merged while they are open, and they commit
+//! concurrently with others.
 
 use crate::spills::keyspaces_in;
 use alluvium::{Db, ErrorKind, Isolation, Keyspace, Options, Transaction, TransactionOptions};
@@ -150,7 +150,7 @@ fn small_transactions_that_stay_open_do_not_make_others_spill() {
         large.put(&plain, number.to_be_bytes(), [2; 1000]).unwrap();
     }
     assert_eq!(spilled(&large), 0, "half a megabyte fits");
-    // Together they do not exceed two memtables.
+    // The two transactions share the memory of one memtable; their writes are far larger than two.
     for number in 0..30_000u32 {
         for transaction in &mut small[..2] {
             transaction.put(&plain, number.to_be_bytes(), [3; 1000]).unwrap();

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Two keyspaces of a store. The second has an append operator and the given structure.
+/// Returns two keyspaces of a store. The second has an append operator and the given structure.
 pub(crate) fn keyspaces_in(db: &Db, structure: &str) -> [Keyspace; 2] {
     let structure = structure.parse().unwrap();
     let append = KeyspaceOptions::new().merge_operator("append");
@@ -36,7 +36,7 @@ fn store() -> (Db, [Keyspace; 2]) {
     (db, keyspaces)
 }
 
-/// A transaction with the view that it must see.
+/// A transaction and the state that it must see.
 struct Run<'k> {
     random: fastrand::Rng,
     keyspaces: &'k [Keyspace; 2],
@@ -141,7 +141,7 @@ impl Run<'_> {
         }
     }
 
-    /// Walks over a range. Each step is taken from a random end.
+    /// Iterates over a range, each time from a random end.
     fn walk(&mut self) {
         let at = self.random.usize(..2);
         let mut ends = [self.key(), self.key()];
@@ -214,11 +214,11 @@ const STRUCTURES: [&str; 8] = [
     "volatile,bytes=1M",
 ];
 
-/// The steps of a transaction and the positions at which it spills.
+/// The steps of a transaction, and the points at which it spills.
 struct Steps<'t> {
     transaction: &'t mut Transaction,
     filler: &'t Keyspace,
-    /// One bit for each position at which it may spill.
+    /// One bit for each point at which the transaction may spill.
     spills: u32,
 }
 
@@ -234,7 +234,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Deletes all keys of a keyspace with a range, then merges and puts.
+    /// Range-deletes all keys of a keyspace, then merges and puts.
     fn delete_all_and_write(&mut self, keyspace: &Keyspace) {
         self.transaction.delete_range(keyspace, "", None).unwrap();
         self.pause();
@@ -272,7 +272,7 @@ fn a_spilled_transaction_reads_nothing_below_a_range_that_it_has_deleted() {
     }
 }
 
-/// Spills one more operand after a savepoint and rolls back to it.
+/// Spills one more operand after a savepoint, then rolls back to the savepoint.
 fn merge_and_roll_back(transaction: &mut Transaction, keyspace: &Keyspace, filler: &Keyspace, case: &str) {
     let savepoint = transaction.savepoint();
     transaction.merge(keyspace, "merged", "z").unwrap();
@@ -344,7 +344,7 @@ fn below_a_deleted_range(db: &Db, keyspace: &Keyspace, filler: &Keyspace, spills
     assert_eq!(collect(committed), expected, "{case}");
 }
 
-/// Runs transactions over keyspaces, one of which has this structure.
+/// Runs transactions over several keyspaces, one of which has this structure.
 fn run_all(structure: &str, seeds: u64) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
@@ -425,7 +425,7 @@ fn of_two_that_write_a_spilled_key_under_snapshot_isolation_the_first_wins() {
             db.checkpoint().unwrap();
         }
         passes.commit().unwrap();
-        // The conflict with the other transaction's attached runs is detected.
+        // The conflict with the runs attached by the other transaction is detected.
         let error = meets.commit().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         let blind = spilled(&db, &plain, TransactionOptions::new());

@@ -1,4 +1,4 @@
-//! The outline of a store's tiers: the location of each run.
+//! The outline of a store's tiers, which shows where each run is.
 
 use crate::tiers::{fill, places, small, with};
 use alluvium::{KeyspaceOptions, LevelsOptions, Structure};
@@ -36,7 +36,7 @@ fn each_tier_says_which_runs_lie_there_and_how_full_it_is() {
     }
     drop((keyspace, levels));
     db.close().unwrap();
-    // A store with one directory does not print tiers.
+    // A store with a single directory does not print tiers.
     let (_place, [alone, ..]) = places();
     let db = small().open(&alone).unwrap();
     assert!(!db.draw().contains("tier 0"));

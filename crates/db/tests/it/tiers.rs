@@ -20,7 +20,7 @@ pub(crate) fn small() -> Options {
     Options::new().memory(16 << 20).workers(0)
 }
 
-/// Directories that do not exist yet: one for the first tier and three for others.
+/// Returns directories that do not exist yet: one for the first tier and three for others.
 pub(crate) fn places() -> (TempDir, [PathBuf; 4]) {
     let place = tempfile::tempdir().unwrap();
     let paths = ["fast", "one", "two", "three"].map(|name| place.path().join(name));
@@ -154,7 +154,7 @@ fn a_directory_of_another_store_and_one_of_none_are_refused_by_name() {
         text.contains("1 tiers besides its first directory, but 2 were given"),
         "{text}"
     );
-    // A tier of another store is not accepted as a new one either.
+    // Nor is a tier of another store accepted as a new one.
     let text = refusal(&with(&[&one]), &empty.with_extension("new"));
     assert!(text.contains("it holds a tier of a store"), "{text}");
     is_whole(&small().open(&fast).unwrap());
@@ -240,13 +240,13 @@ fn a_flipped_bit_on_a_further_tier_is_found_by_a_check() {
     );
 }
 
-/// Size in units of a small first tier.
+/// Size of a small first tier, in units.
 const FAST_UNITS: u64 = 160;
 
-/// Number of records of 4,000 bytes; in total nearly twice the first tier.
+/// Number of records. At 4,000 bytes each, they total nearly twice the first tier.
 const RECORDS: u32 = 9000;
 
-/// A store in memory with a small first tier and a limited second one.
+/// Returns a store in memory with a small first tier and a limited second one.
 fn narrow(units: u64) -> Db {
     let limits = TierLimits {
         max_bytes: Some(units * UNIT),
@@ -261,7 +261,7 @@ fn narrow(units: u64) -> Db {
         max_reserve: 8 * UNIT,
         ..ExtentOptions::default()
     };
-    // Runs are long enough that an extent is a small part of one.
+    // Runs are so long that an extent is only a small part of one.
     let mut scale = StoreScale::small(26, 1 << 20, 4 << 20);
     scale.log = LogOptions::with_limit(4 << 20);
     scale.extents = extents.with_tier(1, limits);
@@ -270,7 +270,7 @@ fn narrow(units: u64) -> Db {
     small().simulated(scale, || 1000).open_in(directories).unwrap()
 }
 
-/// Number of keyspace kinds: the tree, levels, and each form of hashed ones.
+/// Number of keyspace kinds: the tree, levels, and each form of the hashed structure.
 const KINDS: usize = 4;
 
 fn kind(db: &Db, number: usize) -> Keyspace {
@@ -329,7 +329,7 @@ fn a_large_transaction_leaves_space_on_the_first_tier_for_the_log() {
                 left > FAST_UNITS * UNIT / 32,
                 "kind {number}, round {round}: {left}"
             );
-            // The log and the memtables of small commits find space on the first tier.
+            // The first tier has space for the log and for the memtables of small commits.
             for record in 0..200u32 {
                 keyspace.put(record.to_le_bytes(), vec![9; 4000]).unwrap();
                 while db.work().unwrap() {}
@@ -358,7 +358,7 @@ fn full_and_back(kind_number: usize) {
     });
     let (count, error) = full.unwrap();
     assert_eq!(error.kind(), ErrorKind::Full, "{error}");
-    // In a store this small, partially filled extents of a bundle of arrays occupy most of it.
+    // In a store this small, a bundle of arrays mostly occupies partially filled extents.
     let parts = if kind_number < 3 { 2 } else { 4 };
     assert!(
         u64::from(count) * 4000 > 2 * FAST_UNITS * UNIT / parts,
@@ -368,8 +368,8 @@ fn full_and_back(kind_number: usize) {
         keyspace.delete(key(number)).unwrap();
     }
     db.compact().unwrap();
-    // A record in a hash store occupies space until all parts have merged it, and each part has
-    // separate extents.
+    // A record in a hash store occupies space until all parts have merged it, and each part has its
+    // own extents.
     let again = if kind_number < 2 { count / 2 } else { count / 4 };
     // Dead data is freed once no reader can see it.
     while db.work().unwrap() {}
@@ -403,7 +403,7 @@ fn a_tier_is_drained_and_takes_nothing_until_it_is_used_again() {
     assert!(live(&db)[2] > 2 * 500 * 2000, "{:?}", live(&db));
     is_whole(&db);
     db.close().unwrap();
-    // The directory can be moved now, and the tier is still drained.
+    // The directory can be moved now, while its tier stays drained.
     let moved = Command::new("mv").args([&one, &three]).status().unwrap();
     assert!(moved.success());
     let db = with(&[&three]).open(&fast).unwrap();
@@ -421,7 +421,7 @@ fn where_the_others_have_no_space_a_tier_is_not_drained_and_nothing_is_lost() {
     let (_place, [fast, one, ..]) = places();
     create(&fast, &[&one]);
     let db = small().fast_bytes(0).max_bytes(1 << 20).open(&fast).unwrap();
-    // The lack of space is detected in advance or by a compaction.
+    // The drain detects in advance, or in a compaction, that there is too little space.
     let kind = db.drain_tier(&one).unwrap_err().kind();
     assert!(
         [ErrorKind::InvalidArgument, ErrorKind::Full].contains(&kind),
@@ -451,7 +451,7 @@ fn what_shrank_comes_back_to_the_faster_tier() {
     assert!(live(1) > 4000 * 300, "{}", live(1));
     keyspace.delete_range(100u32.to_be_bytes(), None).unwrap();
     db.compact().unwrap();
-    // The last rewrite of the catalog was when it had more entries.
+    // The catalog was last rewritten when it had more entries.
     assert!(live(1) <= 8192, "what is left fits the first tier: {}", live(1));
     assert_eq!(keyspace.iter().count(), 100);
     assert_eq!(db.check().unwrap(), [""; 0]);

@@ -1,4 +1,4 @@
-//! Reads, writes and rollbacks of transactions, alone and with concurrent ones.
+//! Reads, writes and rollbacks of transactions, alone and with concurrent transactions.
 
 mod locking;
 mod waiting;
@@ -9,7 +9,7 @@ use alluvium::{
 };
 use std::time::{Duration, SystemTime};
 
-/// Each isolation level with each mechanism. Locks do not wait.
+/// Each isolation level with each concurrency control. Operations do not wait for locks.
 pub(crate) fn kinds() -> [TransactionOptions; 4] {
     let of = |isolation, concurrency| {
         TransactionOptions::new()

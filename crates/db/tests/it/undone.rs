@@ -1,5 +1,5 @@
-//! Changes to keyspaces and named snapshots that failed or were not acknowledged: they apply
-//! completely or not at all, now and after a reopen.
+//! Changes to keyspaces and named snapshots that failed or were not acknowledged. They must apply
+//! completely or not at all, both now and after the store is reopened.
 
 use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Durability, Error, Options, WriteBatch};
@@ -31,7 +31,7 @@ fn opened(machine: &SimDirectory, survival: CrashSurvival) -> Db {
     options().open_existing_in(Arc::new(image)).unwrap()
 }
 
-/// Either the keyspace is gone and its name is free, or all of its records are present.
+/// Checks that either the keyspace is gone and its name is free, or all of its records are present.
 fn all_or_nothing(db: &Db) {
     match db.existing_keyspace("rivers") {
         Ok(keyspace) => {
@@ -101,7 +101,8 @@ fn a_drop_that_was_killed_is_whole_or_was_not() {
     }
 }
 
-/// A named snapshot has its full contents, or does not exist and holds no data.
+/// Checks that a named snapshot either has its full contents, or does not exist and retains no
+/// data.
 fn whole_or_none(db: &Db, name: &str) -> bool {
     let keyspace = db.existing_keyspace("rivers").unwrap();
     for number in 0..20 {
@@ -151,8 +152,8 @@ fn a_named_snapshot_that_was_acknowledged_survives_and_one_that_failed_leaves_no
         assert!(db.create_snapshot("monday").is_err());
         machine.clear_faults();
         assert_eq!((db.snapshots(), db.stats().snapshots), (Vec::new(), 0));
-        // Versions that the snapshot needs are not discarded before a reopen, because the name may
-        // be in the log.
+        // Versions that the snapshot needs are kept until the store is reopened, because the log
+        // may contain its name.
         let keyspace = db.existing_keyspace("rivers").unwrap();
         if keyspace.put("00", "old").is_ok() {
             assert!(!whole_or_none(&db, "monday"));

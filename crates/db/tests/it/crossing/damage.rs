@@ -1,5 +1,5 @@
-//! Damage: flips bits in a copy. Every read of the copy must return the correct data, or an error
-//! that `check` also reports.
+//! Flips bits in a copy of the store. Every read of the copy must return the correct data, or an
+//! error that `check` also reports.
 
 use super::model::Pair;
 use super::reading::show;
@@ -13,7 +13,7 @@ use alluvium_device::{Directory as _, FileOptions};
 const BLOCK: u64 = 512;
 /// Maximum number of blocks examined to find one in use.
 const TRIES: u64 = 64;
-/// Number of flipped bits. Readers encounter few of them.
+/// Number of flipped bits, of which readers encounter only a few.
 const FLIPS: u64 = 8;
 
 /// The result of reading a copy.
@@ -34,7 +34,7 @@ impl Seen {
         }
     }
 
-    /// Reads a walk to its end or to its first error.
+    /// Iterates until the end or the first error.
     fn walk(&mut self, walk: impl Iterator<Item = alluvium::Result<(Vec<u8>, Value)>>) -> (Vec<Pair>, bool) {
         let mut pairs = Vec::new();
         for found in walk {
@@ -47,7 +47,7 @@ impl Seen {
     }
 }
 
-/// Flips a bit of some file. The log is not damaged, because damage there can look like its end.
+/// Flips a bit of some file other than the log, where damage can look like the end of the log.
 fn flip(disk: &SimDirectory, seed: u64) -> Outcome<String> {
     let mut random = fastrand::Rng::with_seed(seed);
     let list = |why: alluvium_device::Error| format!("a list of files: {why}");
@@ -60,7 +60,7 @@ fn flip(disk: &SimDirectory, seed: u64) -> Outcome<String> {
     let failed = |why: alluvium_device::Error| format!("{file}: {why}");
     let opened = disk.open(file, FileOptions::BUFFERED).map_err(failed)?;
     let blocks = opened.len() / BLOCK;
-    // Files are preallocated, so most blocks are not used yet.
+    // Files are preallocated, so most blocks are still unused.
     for _ in 0..TRIES.min(blocks) {
         let block = random.u64(..blocks) * BLOCK;
         let bytes = opened
@@ -87,7 +87,7 @@ impl World<'_> {
         let disk = &disks[seed as usize % disks.len()];
         let flips = (0..FLIPS).map(|number| flip(disk, seed.wrapping_add(number)));
         let what = flips.collect::<Outcome<Vec<String>>>()?.join(", ");
-        // A copy that does not open has reported the damage.
+        // A copy that does not open has reported its damage.
         let Ok(db) = self.options().open_existing_in(directories(&disks)) else {
             return Ok(());
         };

@@ -1,5 +1,5 @@
-//! Draws a history whose answers differ between two sets of options: the options that differ, and
-//! the operations at which the answers diverge.
+//! Draws a history whose results differ between two sets of options: the options that differ, and
+//! the operations at which the results diverge.
 
 use super::model::Rule;
 use super::plan::{KeyspacePlan, StorePlan};
@@ -19,7 +19,7 @@ fn keyspace(plan: &KeyspacePlan) -> String {
     format!("{} {:?}{threshold}", plan.structure, plan.compression)
 }
 
-/// Returns the options of a plan by their names.
+/// Returns the options of a plan with their names.
 fn options(plan: &StorePlan) -> Vec<(String, String)> {
     let keyspaces = plan.keyspaces.iter().enumerate();
     let mut all: Vec<(String, String)> = keyspaces
@@ -54,7 +54,7 @@ fn options(plan: &StorePlan) -> Vec<(String, String)> {
     all
 }
 
-/// Returns the result of an operation under one plan, in a word.
+/// Returns the result of an operation under one plan, as one word.
 fn mark(ran: &RunOutcome, at: usize) -> String {
     match &ran.failure {
         Some(failure) if failure.at == at => return "WRONG".to_owned(),
@@ -70,7 +70,7 @@ fn mark(ran: &RunOutcome, at: usize) -> String {
 }
 
 /// Draws a failing history: the options in which its stores differ, then its operations, each with
-/// its result under each plan. `=` means the model's answer.
+/// its result under each plan. `=` means that the result is the model's.
 pub(super) fn diagram(failing: &Failing, rule: Rule) -> String {
     let [plain, .., other] = &failing.plans[..] else {
         return show(failing);

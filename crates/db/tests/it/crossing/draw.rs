@@ -1,5 +1,5 @@
-//! Draws a history from a seed. Ranges often end at the end of their keyspace, and a few keys are
-//! written repeatedly, so that features interact.
+//! Draws a history from a seed. Ranges often extend to the end of their keyspace, and a few keys
+//! are written repeatedly, so that features interact.
 
 use super::ops::{
     Bytes, Edge, Ending, Expected, KeyNumber, KeyspaceNumber, Load, Operation, Read, Step, Transaction, View,
@@ -24,7 +24,7 @@ impl<'p> Draw<'p> {
         }
     }
 
-    /// Returns this number of operations.
+    /// Draws this number of operations.
     pub(crate) fn history(&mut self, len: usize) -> Vec<Operation> {
         (0..len).map(|_| self.operation()).collect()
     }
@@ -117,7 +117,7 @@ impl<'p> Draw<'p> {
         self.write_with(of, ranges)
     }
 
-    /// Draws a write. `ranges` is the probability of a range delete in percent.
+    /// Draws a write. `ranges` is the probability of a range delete, in percent.
     fn write_with(&mut self, of: KeyspaceNumber, ranges: u32) -> Write {
         let plan = &self.plan.keyspaces[of];
         let merges = plan.operator != Operator::None;
@@ -136,7 +136,7 @@ impl<'p> Draw<'p> {
         } else {
             1
         };
-        // Neighbours are occasionally emptied together.
+        // Occasionally empty neighbouring keyspaces in one batch.
         if self.one_in(60) {
             let first = self.keyspace();
             let all = self.plan.keyspaces.len();
@@ -177,7 +177,7 @@ impl<'p> Draw<'p> {
         }
     }
 
-    /// Draws a step of a transaction, half of them in one keyspace.
+    /// Draws a step of a transaction. Half of them are in one keyspace.
     fn step(&mut self, most_in: KeyspaceNumber) -> Step {
         let of = if self.random.bool() {
             most_in
@@ -202,7 +202,8 @@ impl<'p> Draw<'p> {
         let most_in = self.keyspace();
         let steps = (0..self.random.usize(..most)).map(|_| self.step(most_in));
         let mut steps: Vec<Step> = steps.collect();
-        // Most transactions with interleaved steps of others conflict.
+        // Half of the transactions run without interleaved commits, because most of the others
+        // conflict.
         steps.retain(|step| !is_left_alone || !matches!(step, Step::Other(..)));
         Operation::Transaction(Transaction {
             isolation: match self.random.bool() {

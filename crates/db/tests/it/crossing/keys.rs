@@ -1,5 +1,5 @@
-//! Keys and values by number: empty ones, ones that differ only in their last byte, bytes of all
-//! ones and of all zeroes, long ones.
+//! Keys and values by number: empty and long ones, some that differ only in their last byte, and
+//! some of only 0xff or zero bytes.
 
 use super::ops::{Bytes, KeyNumber};
 use super::plan::Operator;

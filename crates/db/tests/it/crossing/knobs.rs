@@ -1,18 +1,18 @@
-//! Options of a store that must not affect any answer.
+//! Store options that must not affect any result.
 
 use super::ops::Operation;
 use alluvium::simulation::FilterSource;
 use alluvium::{DeviceProfile, Durability, Options};
 use alluvium_storage::log::SegmentAccess;
 
-/// Options of a store that must not affect any answer.
+/// Store options that must not affect any result.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NeutralOptions {
     /// Bytes of the page cache.
     pub(crate) cache: u64,
     /// Bytes of the record cache.
     pub(crate) record_memory: u64,
-    /// Children of a node of the tiered tree.
+    /// Number of children per node of the tiered tree.
     pub(crate) fanout: usize,
     /// Filter type of the levels.
     pub(crate) filters: FilterSource,
@@ -30,11 +30,11 @@ pub(crate) struct NeutralOptions {
     pub(crate) planned: u64,
     /// Number of background threads.
     pub(crate) workers: usize,
-    /// Durability of all commits, in place of the history's.
+    /// Durability of all commits, replacing the history's.
     pub(crate) durability: Option<Durability>,
-    /// An upkeep operation, and the number of operations between two executions of it.
+    /// An upkeep operation, and how many operations pass between two executions of it.
     pub(crate) upkeep: Option<(usize, Operation)>,
-    /// Whether everything is synced before a crash, so that all options lose the same: nothing.
+    /// Whether everything is synced before a crash, so that no set of options loses anything.
     pub(crate) loses_nothing: bool,
 }
 
@@ -60,7 +60,7 @@ impl Default for NeutralOptions {
 }
 
 impl NeutralOptions {
-    /// Sets the options that belong to no scale.
+    /// Applies the options that are not part of a scale.
     pub(crate) fn of(&self, options: Options) -> Options {
         options
             .record_memory(self.record_memory)

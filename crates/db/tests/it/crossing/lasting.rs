@@ -84,8 +84,8 @@ impl World<'_> {
         self.sync()
     }
 
-    /// Makes the state after a crash the same under all options: empties the keyspaces that may be
-    /// volatile, and syncs so that no commit can be lost.
+    /// Makes the state after a crash the same under all options by emptying the keyspaces that may
+    /// be volatile, and syncing so that no commit can be lost.
     fn settle(&mut self) -> Outcome {
         let emptied = self.plan.keyspaces.iter().enumerate();
         let emptied = emptied.filter(|(_, keyspace)| keyspace.is_emptied);
@@ -101,7 +101,7 @@ impl World<'_> {
         }
     }
 
-    /// Determines which of the permitted states the store recovered to.
+    /// Determines which of the permitted states the store has recovered.
     fn recover(&mut self, mut candidates: Vec<Model>) -> Outcome {
         self.model = candidates.pop().expect("at least what all of it comes to");
         if candidates.is_empty() {
@@ -143,7 +143,7 @@ impl World<'_> {
         same.map_err(|why| format!("restored: {why}"))
     }
 
-    /// Compares another store, in which the volatile keyspaces are empty.
+    /// Compares the model with another store, in which the volatile keyspaces are empty.
     fn same_as(&self, db: &Db) -> Outcome {
         for (number, name) in self.names.iter().enumerate() {
             let keyspace = told("a keyspace", db.existing_keyspace(name))?;
@@ -166,7 +166,7 @@ impl World<'_> {
         {
             return Ok(());
         }
-        // A keyspace dropped while the disk is full can be created again once it has space.
+        // A keyspace dropped on a full disk can be created again once there is space.
         self.widen();
         let made = self.plan.keyspaces[of].open(self.db(), &self.names[of]);
         self.handles[of] = told("a keyspace that is made again", made)?;

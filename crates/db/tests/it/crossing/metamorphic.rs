@@ -1,10 +1,10 @@
-//! One history under many sets of options must give the same answers.
+//! One history must give the same results under many sets of options.
 //!
 //! A seed draws a history and the plain store that runs it first. Stores with other structures,
 //! memory, nodes, caches, filters, fan-outs, compactions, tiers, durability and threads then run
-//! the same history (`variants.rs`). Each answer is compared with the model's; results that the
-//! model cannot predict are compared with the plain store's. The metamorphic tests of Pebble
-//! (Cockroach Labs 2020) compare answers under different options in the same way.
+//! the same history (`variants.rs`). Each result is compared with the model's; results that the
+//! model cannot predict are compared with the plain store's. Pebble's metamorphic tests (Cockroach
+//! Labs 2020) compare results under different options in the same way.
 //!
 //! `ALLUVIUM_METAMORPHIC_SEED` is the seed of the first history, `ALLUVIUM_METAMORPHIC_HISTORIES`
 //! the number of histories, `ALLUVIUM_METAMORPHIC_LENGTH` the number of operations in each, and
@@ -23,7 +23,8 @@ use super::world::{LOST, NO_SPACE, OVERTAKEN, SPILLED};
 use alluvium_sim::Coverage;
 
 const SEED: u64 = 16;
-/// Number of histories, each run on a separate group of stores: two hundred sets of options in all.
+/// Number of histories. Each runs on its own group of stores, with two hundred sets of options in
+/// all.
 const HISTORIES: u64 = 8;
 /// Operations per history.
 const LENGTH: u64 = 150;
@@ -46,8 +47,8 @@ fn fit_read(read: &mut Read) {
     }
 }
 
-/// Converts an operation to one with the same result under all options. A full disk and damage have
-/// option-dependent results.
+/// Converts an operation to one whose result is the same under all options. This removes full disks
+/// and damage, whose effects depend on the options.
 fn fit(mut operation: Operation) -> Operation {
     match &mut operation {
         Operation::Batch(_, writes) => writes.iter_mut().for_each(|(of, write)| fit_write(*of, write)),
@@ -67,7 +68,7 @@ fn fit(mut operation: Operation) -> Operation {
     operation
 }
 
-/// Draws a history for all sets of options. Its last step compares everything.
+/// Draws a history that all sets of options run. Its last step compares everything.
 fn history(plan: &StorePlan, seed: u64, len: usize) -> Vec<Operation> {
     let drawn = Draw::new(plan, seed).history(len).into_iter().map(fit);
     drawn
@@ -75,7 +76,7 @@ fn history(plan: &StorePlan, seed: u64, len: usize) -> Vec<Operation> {
         .collect()
 }
 
-/// Runs the history of a seed under some sets of options. If it fails, returns a shortened failing
+/// Runs a seed's history under some sets of options. If it fails, returns a shortened failing
 /// history.
 fn explore(seed: u64, len: usize, sets: u64, rule: Rule, coverage: &Coverage) -> Option<Failing> {
     let plain = plain(seed);

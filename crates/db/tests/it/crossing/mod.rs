@@ -1,22 +1,24 @@
-//! Interactions of features: a store with keyspaces in every structure is compared with a model.
+//! Tests the interaction of features by comparing a store that has keyspaces in every structure
+//! with a model.
 //!
-//! A seed draws a store (`plan.rs`: structures, the neighbours of each keyspace, operators, the
-//! memory limit) and a history (`draw.rs`): puts, deletes, range deletes that touch the ends of
-//! keyspaces, merges, expiry under a clock that the history moves, conditional writes, batches,
-//! transactions of every kind with savepoints, spills and interleaved commits of others, named and
-//! unnamed snapshots, long-lived iterators, loads, checkpoints, compactions, restored backups,
-//! dropped, new and renamed keyspaces, stores that close and crash, disks that are full for a
-//! while, flipped bits (`damage.rs`), one tier or two. `world.rs`, `writing.rs`, `reading.rs`,
-//! `transactions.rs` and `lasting.rs` apply the history to both and compare the answers.
-//! `shrink.rs` shortens a failing history. The failing history is printed in the syntax of
-//! `ops.rs`, which can be pasted into a test, with the command that runs the seed again.
+//! A seed draws a store (`plan.rs`), which has structures, neighbours of each keyspace, operators
+//! and a memory limit, and a history (`draw.rs`). A history contains puts, deletes, range deletes
+//! that touch the ends of keyspaces, merges, expiry under a clock that the history moves,
+//! conditional writes, batches, transactions of every kind with savepoints, spills and interleaved
+//! commits of others, named and unnamed snapshots, long-lived iterators, loads, checkpoints,
+//! compactions, restored backups, dropped, new and renamed keyspaces, stores that close and crash,
+//! disks that are full for a while, and flipped bits (`damage.rs`), on one tier or two. `world.rs`,
+//! `writing.rs`, `reading.rs`, `transactions.rs` and `lasting.rs` apply the history to the store
+//! and the model and compare the results. `shrink.rs` shortens a failing history, which is then
+//! printed in the syntax of `ops.rs`, so that it can be pasted into a test, with the command that
+//! runs the seed again.
 //!
 //! `metamorphic.rs` runs one history on many stores with other structures and other options
-//! (`knobs.rs`, `variants.rs`); the answers must agree. `diagram.rs` draws a history that fails
-//! under some of them.
+//! (`knobs.rs`, `variants.rs`) and checks that the results agree. `diagram.rs` draws a history that
+//! fails under some of them.
 //!
-//! `ALLUVIUM_CROSSING_SEED` is the seed of the first history, `ALLUVIUM_CROSSING_STEPS` the number
-//! of operations in all histories, `ALLUVIUM_CROSSING_LENGTH` the number in each.
+//! `ALLUVIUM_CROSSING_SEED` is the seed of the first history, `ALLUVIUM_CROSSING_STEPS` the total
+//! number of operations in all histories, and `ALLUVIUM_CROSSING_LENGTH` the number in each.
 
 mod damage;
 mod diagram;
@@ -47,7 +49,7 @@ use shrink::{Failing, shrink};
 use world::{DAMAGED, LOST, NO_SPACE, OVERTAKEN, SPILLED};
 
 const SEED: u64 = 61;
-/// Operations in all histories, and in each.
+/// Total number of operations in all histories, and the number in each.
 const STEPS: usize = 30_000;
 const LENGTH: usize = 1_000;
 
@@ -55,7 +57,7 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("it is a number"))
 }
 
-/// Runs the history of a seed. If it fails, returns a shortened failing history.
+/// Runs a seed's history. If it fails, returns a shortened failing history.
 fn explore(seed: u64, len: usize, rule: Rule, coverage: &Coverage) -> Option<Failing> {
     let plan = StorePlan::drawn(seed);
     let operations = Draw::new(&plan, seed).history(len);
@@ -86,7 +88,7 @@ fn show(failing: &Failing) -> String {
     text + &failing.failure.why
 }
 
-/// Seeds of histories that once failed, with a description of the fault.
+/// Seeds of histories that once failed, with a description of each fault.
 const FOUND: [(u64, &str); 3] = [
     (
         100_134,

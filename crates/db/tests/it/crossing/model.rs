@@ -1,5 +1,5 @@
 //! A model of the store's contents, based on the standard library's maps. Each history is applied
-//! to both.
+//! to both the store and the model.
 
 use super::plan::{Operator, StorePlan};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// A key with its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
-/// One write in bytes.
+/// A write with its key and value as bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// The last field is the expiry time in milliseconds; 0 means never.
@@ -41,11 +41,11 @@ pub(crate) struct Model {
     keyspaces: Vec<ModelKeyspace>,
 }
 
-/// A fault of the model, for tests of the comparison.
+/// A deliberate fault of the model, to test that the comparison finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Right,
-    /// A range delete leaves the keys that were merged into.
+    /// A range delete spares keys that were merged into.
     RangesSpareMerges,
 }
 
@@ -152,7 +152,7 @@ impl Model {
         self.keyspaces[number].apply(change, rule);
     }
 
-    /// Empties a keyspace.
+    /// Deletes all keys of a keyspace.
     pub(crate) fn clear(&mut self, number: usize) {
         self.keyspaces[number].keys = Arc::default();
     }

@@ -1,6 +1,6 @@
-//! Operations on a store, independent of any store: keys are numbers, and held objects are named by
-//! their position in a list. Any part of a history is therefore a history, and can be pasted into a
-//! test.
+//! Operations that refer to no particular store: keys are numbers, and open snapshots and iterators
+//! are named by their position in a list. Any part of a history is therefore itself a history and
+//! can be pasted into a test.
 
 use alluvium::{Concurrency, Durability, Isolation};
 use alluvium_device::simulated::CrashSurvival;
@@ -8,14 +8,14 @@ use alluvium_device::simulated::CrashSurvival;
 /// The index of a keyspace in the plan of its store.
 pub(crate) type KeyspaceNumber = usize;
 
-/// A key, by its number: see [`super::keys`].
+/// A key by its number: see [`super::keys`].
 pub(crate) type KeyNumber = u16;
 
-/// A value: its length and its fill byte. Keyspaces with numeric values use only the second.
+/// A value by its length and its fill byte. Keyspaces with numeric values use only the fill byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u32, pub(crate) u8);
 
-/// An end of a range of keys.
+/// One end of a key range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
     /// The end of the keyspace.
@@ -35,7 +35,7 @@ pub(crate) enum Write {
     DeleteRange(Edge, Edge),
 }
 
-/// The value that a conditional write expects.
+/// What a conditional write expects of the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// The present value.
@@ -44,14 +44,14 @@ pub(crate) enum Expected {
     Another,
 }
 
-/// The view that is read: the current state, or a snapshot by its index in the list.
+/// What a read sees: the current state, or a snapshot by its index in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     Now,
     Snapshot(usize),
 }
 
-/// The direction of a walk.
+/// The direction of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Forward,
@@ -60,7 +60,7 @@ pub(crate) enum Way {
     Both(u64),
 }
 
-/// A walk over a range, limited to a number of keys.
+/// An iteration over a range, limited to a number of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     pub(crate) low: Edge,
@@ -76,7 +76,7 @@ pub(crate) enum Read {
     Contains(KeyspaceNumber, KeyNumber),
     GetMany(View, KeyspaceNumber, Vec<KeyNumber>),
     Walk(View, KeyspaceNumber, Walk),
-    /// A walk over keys that share a prefix: the first bytes of a key.
+    /// An iteration over the keys that share a prefix, which is the first bytes of a key.
     Prefix(KeyspaceNumber, KeyNumber, usize, Way),
     Unordered(View, KeyspaceNumber),
     /// All pairs of a keyspace, in both directions.
@@ -85,7 +85,7 @@ pub(crate) enum Read {
     All,
 }
 
-/// The way in which a store is closed.
+/// How a store ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Closed,
@@ -99,13 +99,13 @@ pub(crate) enum Ending {
 pub(crate) enum Step {
     Write(KeyspaceNumber, Write),
     Set(KeyspaceNumber, KeyNumber, Expected, Option<Bytes>),
-    /// Reads the transaction's own view, whatever the view of the read.
+    /// Reads what the transaction itself sees, whatever the view of the read.
     Read(Read),
     GetForUpdate(KeyspaceNumber, KeyNumber),
     Savepoint,
     RollBackTo(usize),
     Release(usize),
-    /// Another writer commits immediately. Only for optimistic transactions.
+    /// Another writer commits immediately. For optimistic transactions only.
     Other(KeyspaceNumber, Write),
 }
 
@@ -114,10 +114,10 @@ pub(crate) enum Step {
 pub(crate) struct Transaction {
     pub(crate) isolation: Isolation,
     pub(crate) concurrency: Concurrency,
-    /// Bytes of memory above which it spills.
+    /// Bytes of memory above which the transaction spills.
     pub(crate) memory: Option<usize>,
     pub(crate) steps: Vec<Step>,
-    /// `None` for a rollback.
+    /// Durability of the commit, or `None` for a rollback.
     pub(crate) commit: Option<Durability>,
 }
 
@@ -140,25 +140,25 @@ pub(crate) enum Operation {
     GoOn(usize, Way, usize),
     LetGo(usize),
     Transaction(Transaction),
-    /// Loads records; the load is finished or abandoned.
+    /// Loads records, then finishes or abandons the load.
     Ingest(KeyspaceNumber, Vec<(KeyNumber, Bytes, Option<u64>)>, Load),
     Checkpoint,
     Compact,
-    /// Slices of background work.
+    /// Runs slices of background work.
     Work(u32),
     Reopen(Ending),
     BackUp,
-    /// Limits the disk to this number of further bytes.
+    /// Limits the disk to this number of additional bytes.
     Narrow(u32),
     Widen,
-    /// Flips bits in a copy; the seed draws them.
+    /// Flips bits in a copy of the store, drawn from the seed.
     Damage(u64),
     DropKeyspace(KeyspaceNumber),
     RenameKeyspace(KeyspaceNumber),
     Check,
 }
 
-/// The end of a load of records.
+/// How a load of records ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Finished,

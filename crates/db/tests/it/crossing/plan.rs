@@ -1,5 +1,6 @@
-//! The stores of histories: one or two keyspaces in every structure, in an order drawn from a seed,
-//! so that each structure becomes a neighbour of each other one. All sizes are small.
+//! Draws the stores that histories run on: one or two keyspaces in every structure, in an order
+//! drawn from a seed, so that every structure becomes a neighbour of every other. All sizes are
+//! small.
 
 use super::knobs::NeutralOptions;
 use alluvium::simulation::{SimulationOperations as _, StoreScale};
@@ -21,7 +22,7 @@ pub(crate) struct KeyspacePlan {
     pub(crate) compression: Compression,
     /// Length in bytes above which a value is stored separately.
     pub(crate) threshold: Option<u32>,
-    /// Maximum lengths of keys and values, if below those of the structure.
+    /// Maximum lengths of keys and values, if lower than those of the structure.
     pub(crate) limits: Option<(usize, usize)>,
     /// Whether the keyspace is emptied before the store is closed, as a volatile keyspace would be.
     pub(crate) is_emptied: bool,
@@ -36,9 +37,9 @@ pub(crate) struct StorePlan {
     pub(crate) tiers: usize,
     /// Number of keys in a keyspace.
     pub(crate) keys: u16,
-    /// In order of creation.
+    /// The keyspaces in order of creation.
     pub(crate) keyspaces: Vec<KeyspacePlan>,
-    /// Options that must not affect any answer.
+    /// Options that must not affect any result.
     pub(crate) knobs: NeutralOptions,
 }
 
@@ -65,7 +66,7 @@ pub(super) const HASHED: [&str; 8] = [
     "hashed,form=bot,lambda=4",
 ];
 
-/// Structures with the bytes of a node.
+/// Paged structures, each with its node size in bytes.
 pub(super) const PAGED: [(u64, &str); 9] = [
     (512, "paged,beps,node=512,key=24,value=40"),
     (512, "paged,bplus,node=512,key=24,value=24,merge"),
@@ -81,10 +82,10 @@ pub(super) const PAGED: [(u64, &str); 9] = [
     (32768, "paged,beps,node=32768,epsilon=0.2"),
 ];
 
-/// Number of nodes that a memtable must hold.
+/// Number of paged nodes that a memtable must hold.
 pub(super) const NODES: u64 = 8;
 
-/// Structure of volatile keyspaces, with their maximum bytes.
+/// Structure of volatile keyspaces, including their maximum size.
 pub(super) const VOLATILE: &str = "volatile,bytes=2M";
 
 /// The map, which is not available to users.

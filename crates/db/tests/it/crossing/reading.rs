@@ -1,4 +1,4 @@
-//! All read paths, compared with the model.
+//! Compares all read paths with the model.
 
 use super::model::{Model, ModelKeyspace, Pair};
 use super::ops::{Edge, KeyNumber, KeyspaceNumber, Read, View, Walk, Way};
@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 type Found = alluvium::Result<(Vec<u8>, Value)>;
 
-/// Formats a key and its value; long ones are truncated.
+/// Formats a key and its value, truncating long ones.
 pub(super) fn show(key: &[u8], value: Option<&[u8]>) -> String {
     let begin = |bytes: &[u8]| match bytes.len() {
         0..33 => format!("\"{}\"", bytes.escape_ascii()),
@@ -19,7 +19,7 @@ pub(super) fn show(key: &[u8], value: Option<&[u8]>) -> String {
     format!("{} = {}", begin(key), value.map_or("nothing".to_owned(), begin))
 }
 
-/// Compares the value of a key.
+/// Compares the value found for a key with the expected one.
 pub(super) fn same(key: &[u8], found: Option<&[u8]>, expected: Option<&[u8]>) -> Outcome {
     match found == expected {
         true => Ok(()),
@@ -35,7 +35,7 @@ fn show_pair(pair: Option<&Pair>) -> String {
     pair.map_or("the end".to_owned(), |(key, value)| show(key, Some(value)))
 }
 
-/// Compares all pairs of two lists in the order of keys.
+/// Compares two lists of pairs in key order.
 pub(super) fn same_pairs(found: &[Pair], expected: &[Pair]) -> Outcome {
     let at = found
         .iter()
@@ -54,7 +54,7 @@ pub(super) fn same_pairs(found: &[Pair], expected: &[Pair]) -> Outcome {
     }
 }
 
-/// Collects a walk in key order. The result of an ordered walk is not sorted again.
+/// Collects the pairs of an iteration in key order. An ordered iteration is not sorted again.
 pub(super) fn gathered(walk: impl Iterator<Item = Found>, plan: &KeyspacePlan) -> Outcome<Vec<Pair>> {
     let pairs = walk.map(|found| told("a walk", found).map(|(key, value)| (key, value.into_vec())));
     let mut pairs = pairs.collect::<Outcome<Vec<Pair>>>()?;
@@ -64,7 +64,7 @@ pub(super) fn gathered(walk: impl Iterator<Item = Found>, plan: &KeyspacePlan) -
     Ok(pairs)
 }
 
-/// Compares a walk from both ends, limited to a number of keys.
+/// Compares an iteration from both ends, limited to a number of keys.
 pub(super) fn compare(
     mut walk: impl DoubleEndedIterator<Item = Found>,
     mut left: VecDeque<Pair>,
@@ -96,7 +96,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// Returns the bound of a range for iterators.
+/// Returns a range bound in the form that iterators take.
 fn bound(edge: Edge, key: &[u8], is_low: bool) -> Bound<&[u8]> {
     match (edge, is_low) {
         (Edge::Whole, _) => Bound::Unbounded,
@@ -105,7 +105,7 @@ fn bound(edge: Edge, key: &[u8], is_low: bool) -> Bound<&[u8]> {
     }
 }
 
-/// A range in the form of iterators and in the form of the model.
+/// A range in the forms that iterators and the model take.
 pub(super) struct Range {
     edges: [Edge; 2],
     keys: [Vec<u8>; 2],
@@ -132,13 +132,13 @@ enum HeldWalk {
 }
 
 /// A held iterator and the pairs that existed when it was created. Keys whose values may expire are
-/// skipped, because iterators also observe the clock.
+/// skipped, because iterators also follow the clock.
 pub(super) struct Held {
     keyspace: KeyspaceNumber,
     walk: HeldWalk,
     expiring: BTreeSet<Vec<u8>>,
     left: VecDeque<Pair>,
-    /// Pairs found by an unordered walk.
+    /// Pairs found by an unordered iteration.
     found: Vec<Pair>,
 }
 
@@ -201,7 +201,7 @@ impl Held {
         Ok(())
     }
 
-    /// Advances to the end.
+    /// Advances the iterator to its end and compares the result.
     pub(super) fn end(mut self) -> Outcome {
         self.go_on(Way::Forward, usize::MAX)?;
         if let HeldWalk::Unordered(_) = self.walk {
@@ -218,7 +218,7 @@ struct Taken {
     back: usize,
 }
 
-/// A walk that counts the keys consumed from it. Keys that may expire are not counted.
+/// An iterator that counts the keys consumed from it, except those that may expire.
 struct Counted<'w, L> {
     walk: &'w mut Iter,
     taken: &'w mut Taken,
@@ -354,7 +354,7 @@ impl World<'_> {
             Some(snapshot) => snapshot.unordered(keyspace),
         };
         let found: Vec<Found> = walk.collect();
-        // The walk can resume after any of its keys.
+        // The iteration can resume after any of its keys.
         if let (None, Some(Ok((key, _)))) = (snapshot, found.get(found.len() / 2)) {
             let behind = keyspace.unordered().after(key).count();
             if behind != found.len() - found.len() / 2 - 1 {

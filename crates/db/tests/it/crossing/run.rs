@@ -22,7 +22,7 @@ pub(crate) struct Failure {
 pub(crate) struct RunOutcome {
     /// The failure, if any.
     pub(crate) failure: Option<Failure>,
-    /// Results that the model cannot predict, with the index of the operation.
+    /// Results that the model cannot predict, each with the index of its operation.
     pub(crate) notes: Vec<(usize, String)>,
 }
 
@@ -33,7 +33,7 @@ thread_local! {
 
 static INSTALL: Once = Once::new();
 
-/// Captures the panics of watched threads. All other panics are reported as before.
+/// Captures the panics of watched threads. All other panics are reported as usual.
 fn install() {
     let previous = take_hook();
     set_hook(Box::new(move |info| match IS_WATCHED.get() {
@@ -42,8 +42,8 @@ fn install() {
     }));
 }
 
-/// Returns the first failure of a history under any of these plans, or the first difference from
-/// the answers of the first plan.
+/// Runs a history under each of these plans. Returns the first failure, or else the first result
+/// that differs from that of the first plan.
 pub(crate) fn run(
     plans: &[StorePlan],
     operations: &[Operation],
@@ -68,7 +68,7 @@ pub(crate) fn run(
     None
 }
 
-/// Returns the first difference between two plans among the results that the model cannot predict.
+/// Returns the first difference between two plans in the results that the model cannot predict.
 pub(crate) fn difference(one: &RunOutcome, other: &RunOutcome) -> Option<Failure> {
     let pairs = one.notes.iter().zip(&other.notes);
     let same = pairs.take_while(|(one, other)| one == other).count();

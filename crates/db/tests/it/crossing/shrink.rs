@@ -1,8 +1,8 @@
-//! Shortens a failing history: fewer operations, then less in each, then fewer keyspaces and fewer
-//! options that differ.
+//! Shortens a failing history by reducing the number of operations, then each operation, then the
+//! keyspaces and the options that differ.
 //!
-//! Any failure counts: a shorter history may fail in another way. The operations are reduced by the
-//! delta debugging of Zeller and Hildebrandt (2002).
+//! Any failure counts, because a shorter history may fail in another way. The operations are
+//! reduced by delta debugging (Zeller and Hildebrandt 2002).
 
 use super::model::Rule;
 use super::ops::{Operation, Read, Step, Write};
@@ -18,8 +18,8 @@ const MOST_OPERATIONS: usize = 400_000;
 /// A failing history.
 #[derive(Clone, Debug)]
 pub(crate) struct Failing {
-    /// The stores that run the history, one after the other. If there are several, the answers of
-    /// the last one differ.
+    /// The stores that run the history one after the other. If there are several, the results of
+    /// the last store differ.
     pub(crate) plans: Vec<StorePlan>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) failure: Failure,
@@ -65,7 +65,7 @@ fn parts(operation: &Operation) -> usize {
 
 /// Returns simpler operations that may have the same effect, the simplest first.
 fn plainer(operation: &Operation) -> Vec<Operation> {
-    // Operations that fill a memtable matter only because it is then flushed.
+    // An operation that fills a memtable may matter only because the memtable is then flushed.
     let checkpoint = Operation::Checkpoint;
     match operation {
         Operation::Work(_) | Operation::Compact | Operation::BackUp | Operation::Ingest(..) => {
@@ -208,7 +208,7 @@ impl Shrinker {
         }
     }
 
-    /// Removes the keyspaces that no operation needs.
+    /// Removes keyspaces that the failure does not need.
     fn leave_out_keyspaces(&mut self) {
         for number in (0..self.best.plans[0].keyspaces.len()).rev() {
             let (mut plans, mut operations) = (self.best.plans.clone(), self.best.operations.clone());

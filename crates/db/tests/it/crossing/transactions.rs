@@ -1,4 +1,4 @@
-//! Transactions from begin to end, with interleaved commits of others.
+//! Transactions from begin to end, interleaved with commits of other writers.
 
 use super::model::{Change, Model};
 use super::ops::{Bytes, Expected, KeyNumber, KeyspaceNumber, Read, Step, Transaction as Plan};
@@ -6,14 +6,14 @@ use super::reading::{compare, gathered, same, same_pairs, show};
 use super::world::{OVERTAKEN, Outcome, SPILLED, World, moment, told};
 use alluvium::{Concurrency, Durability, Error, ErrorKind, Savepoint, Transaction, TransactionOptions};
 
-/// A transaction with the view that it must see.
+/// A transaction and the state that it must see.
 struct Beside {
     transaction: Transaction,
     view: Model,
-    /// Its writes, in order.
+    /// The transaction's writes, in order.
     changes: Vec<(KeyspaceNumber, Change)>,
     savepoints: Vec<(Savepoint, Model, usize)>,
-    /// Whether others have committed since it began.
+    /// Whether other writers have committed since the transaction began.
     is_overtaken: bool,
 }
 
@@ -21,12 +21,12 @@ struct Beside {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     Goes,
-    /// The transaction has ended: a conflict or a limit.
+    /// The transaction has ended because of a conflict or a limit.
     Over,
 }
 
 impl Beside {
-    /// Separates the errors that end a transaction from faults.
+    /// Separates errors that legitimately end a transaction from faults.
     fn judge<T>(&self, world: &World<'_>, what: &str, result: Result<T, Error>) -> Outcome<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -134,7 +134,7 @@ impl Beside {
         Ok(Ends::Goes)
     }
 
-    /// Performs a read and compares its result with the transaction's view.
+    /// Performs a read and compares its result with the state that the transaction must see.
     fn read(&self, world: &World<'_>, read: &Read) -> Outcome<Ends> {
         let transaction = &self.transaction;
         match read {
@@ -195,7 +195,7 @@ impl Beside {
     fn read_all(&self, world: &World<'_>, of: KeyspaceNumber) -> Outcome {
         let (keyspace, plan) = world.keyspace(of);
         let mut found = gathered(self.transaction.unordered(keyspace), plan)?;
-        // An unordered walk returns the transaction's own writes first.
+        // An unordered iteration returns the transaction's own writes first.
         found.sort();
         same_pairs(&found, &self.view.keyspace(of).all(world.now_ms()))
     }
@@ -226,7 +226,7 @@ impl Beside {
 }
 
 impl World<'_> {
-    /// Runs a transaction and compares all its reads with its view.
+    /// Runs a transaction and compares all its reads with the state that it must see.
     pub(super) fn transact(&mut self, plan: &Plan) -> Outcome {
         let options = TransactionOptions::new()
             .isolation(plan.isolation)
@@ -244,7 +244,7 @@ impl World<'_> {
         };
         let is_locking = plan.concurrency == Concurrency::Locking;
         for step in &plan.steps {
-            // The step would wait for the transaction's locks.
+            // Skip the step, which would wait for the transaction's locks.
             if is_locking && matches!(step, Step::Other(..)) {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! Sets of options under which the same history must have the same answers.
+//! Sets of options under which the same history must have the same results.
 //!
 //! A history is drawn for four keyspaces. The first is limited to operations that every structure
-//! offers: its ranges cover all keys. The second has short ordered keys, the third long ones. The
-//! fourth is emptied before the store is closed, so it may be volatile.
+//! offers, so its ranges cover all keys. The second has short ordered keys, the third long ones.
+//! The fourth is emptied before the store is closed, so it may be volatile.
 
 use super::knobs::NeutralOptions;
 use super::ops::Operation;
@@ -18,7 +18,7 @@ pub(super) const UNORDERED: usize = 0;
 /// Maximum key and value lengths in bytes of each keyspace.
 const LIMITS: [(usize, usize); 4] = [(64, 1 << 20), (24, 1 << 20), (3000, 1 << 20), (64, 200)];
 
-/// Draws the store for which a history is drawn: every keyspace is in the tiered tree.
+/// Draws the store that a history is drawn for, with every keyspace in the tiered tree.
 pub(super) fn plain(seed: u64) -> StorePlan {
     let mut random = Rng::with_seed(seed ^ 0x91a1);
     let keyspaces = LIMITS.into_iter().enumerate().map(|(number, limits)| {
@@ -53,7 +53,7 @@ fn pick<T: Clone>(random: &mut Rng, all: &[T]) -> T {
 pub(super) fn varied(plain: &StorePlan, seed: u64) -> StorePlan {
     let random = &mut Rng::with_seed(seed ^ 0x0971_0115);
     let memtable = pick(random, &[6 << 10, 16 << 10, 64 << 10, 256 << 10]);
-    // A store has one dictionary of each structure, so its paged keyspaces must agree.
+    // A store has one dictionary per structure, so its paged keyspaces must agree on the options.
     let fitting = PAGED.iter().filter(|(node, _)| NODES * node <= memtable);
     let fitting: Vec<&str> = fitting.map(|(_, structure)| *structure).collect();
     let paged = pick(random, &fitting);
@@ -108,14 +108,14 @@ fn knobs(random: &mut Rng, tiers: usize) -> NeutralOptions {
         record_memory: pick(random, &[0, 4 << 10, 64 << 10, 1 << 20]),
         fanout: pick(random, &[2, 3, 4, 8, 16]),
         filters: pick(random, &[FilterSource::Merged, FilterSource::Rehashed]),
-        // Each segment, a twelfth of the log, consists of whole blocks.
+        // A log segment is a twelfth of the log and must consist of whole blocks.
         log: pick(random, &[384 << 10, 768 << 10, 3 << 20]),
         lanes: pick(random, &[1, 2, 3]),
         access: pick(random, &[SegmentAccess::Written, SegmentAccess::Mapped]),
         page_size,
         device: pick(random, &[DeviceProfile::SSD, devices::HARD_DISK]),
         planned: pick(random, &[0, 64 << 10, 1 << 20]),
-        // Images of several disks are consistent only while no background thread runs.
+        // With several disks, images are consistent only if no background thread runs.
         workers: if tiers == 1 {
             pick(random, &[0, 0, 0, 1, 2])
         } else {
@@ -135,8 +135,8 @@ fn knobs(random: &mut Rng, tiers: usize) -> NeutralOptions {
     }
 }
 
-/// Returns the plans that equal `plan` except for one option copied from `other`, one plan for each
-/// option that differs.
+/// Returns one plan for each option in which `plan` and `other` differ: `plan` with that option
+/// copied from `other`.
 pub(super) fn plainer(plan: &StorePlan, other: &StorePlan) -> Vec<StorePlan> {
     let mut plainer = Vec::new();
     let mut add = |change: &dyn Fn(&mut StorePlan)| {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// A result, or a description of the difference between store and model.
+/// A result, or a description of how the store and the model differ.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
 /// Events of a history that `Coverage` counts.
@@ -37,14 +37,14 @@ pub(crate) struct World<'p> {
     clock: Arc<AtomicU64>,
     /// One disk for each tier.
     pub(super) disks: Vec<SimDirectory>,
-    /// Whether the disks may be full at any moment.
+    /// Whether the disks may currently be full.
     is_narrow: bool,
     pub(super) db: Option<Db>,
     pub(super) names: Vec<String>,
     pub(super) handles: Vec<Keyspace>,
     pub(super) model: Model,
-    /// States, other than the model's, that are permitted after the process ends and after a power
-    /// loss. Commits that are not yet durable may be lost, the last ones first.
+    /// Permitted states, besides the model's, after the process is killed and after a power loss.
+    /// Commits that are not yet durable may be lost, the newest first.
     pub(super) before_kill: Vec<Model>,
     pub(super) before_loss: Vec<Model>,
     pub(super) snapshots: Vec<(Snapshot, Model)>,
@@ -52,7 +52,8 @@ pub(crate) struct World<'p> {
     /// Number of names used so far.
     pub(super) named_so_far: u64,
     pub(super) held: Vec<Held>,
-    /// Results of the current operation that the model cannot predict: conflicts, a full disk.
+    /// Results of the current operation that the model cannot predict, such as conflicts and full
+    /// disks.
     notes: RefCell<Vec<String>>,
 }
 
@@ -75,7 +76,7 @@ pub(super) fn directories(disks: &[SimDirectory]) -> TierDirectories {
     )
 }
 
-/// The ending process writes nothing more.
+/// When a world ends, its process writes nothing more.
 impl Drop for World<'_> {
     fn drop(&mut self) {
         if let Some(db) = &self.db {
@@ -201,7 +202,7 @@ impl<'p> World<'p> {
                 operand.truncate(24);
                 Change::Merge(self.key(of, key), operand.into())
             }
-            // Unordered keyspaces support no other range.
+            // Unordered keyspaces can delete only the range of all keys.
             Write::DeleteRange(..) if !self.plan.keyspaces[of].is_ordered() => {
                 Change::DeleteRange(Vec::new(), None)
             }
@@ -209,7 +210,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Returns the value that a conditional write expects, given the key's present value.
+    /// Returns the value that a conditional write expects, given the key's current value.
     pub(super) fn expected(&self, of: KeyspaceNumber, is: Expected, value: Option<&[u8]>) -> Option<Vec<u8>> {
         match is {
             Expected::Right => value.map(<[u8]>::to_vec),
@@ -218,14 +219,14 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Records that changes were committed to the state `before`, at this durability.
+    /// Records that changes were committed to the state `before` with this durability.
     pub(super) fn committed(
         &mut self,
         durability: Durability,
         before: Model,
         changes: &[(KeyspaceNumber, Change)],
     ) {
-        // A commit to volatile keyspaces only is not logged and syncs no other commit.
+        // A commit only to volatile keyspaces is not logged and syncs no other commit.
         if !changes.iter().any(|(of, _)| self.plan.keyspaces[*of].lasts()) {
             return;
         }
@@ -248,7 +249,7 @@ impl<'p> World<'p> {
         self.before_loss.clear();
     }
 
-    /// Returns whether an error only reports a lack of space. The state is then unchanged.
+    /// Returns whether an error only reports that there is no space. The state is then unchanged.
     pub(super) fn is_refused(&self, error: &Error) -> bool {
         let is_volatile = || error.to_string().starts_with("volatile keyspaces hold");
         if error.kind() == ErrorKind::Full && self.is_narrow {
@@ -324,7 +325,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Writes a checkpoint, which makes everything so far durable. Returns whether there was space
+    /// Takes a checkpoint, which makes everything so far durable. Returns whether there was space
     /// for it.
     pub(super) fn checkpoint(&mut self) -> Outcome<bool> {
         let is_done = self.done("a checkpoint", self.db().checkpoint())?.is_some();

@@ -1,4 +1,4 @@
-//! Writes, compared with their effect on the model.
+//! Applies writes to the store and the model.
 
 use super::model::Change;
 use super::ops::{Bytes, Expected, KeyNumber, KeyspaceNumber, Load, Write};

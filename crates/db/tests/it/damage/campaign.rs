@@ -56,7 +56,7 @@ struct Row {
     sum: f64,
 }
 
-/// Damages a store in the way of `kind`. Returns whether anything changed.
+/// Applies damage of this kind to a store. Returns whether anything changed.
 fn damage(world: &World, damaged: &SimDirectory, kind: Kind, file: &str, block: u64, seed: u64) -> bool {
     let mut random = fastrand::Rng::with_seed(seed);
     let from = block / BLOCK * BLOCK;
@@ -180,7 +180,7 @@ fn damage_is_noticed_and_what_is_intact_is_saved() {
         let mut random = fastrand::Rng::with_seed(case as u64 + 1);
         let blocks = &blocks_of[case % worlds.len()];
         let names = shared(&world.directory).list().unwrap();
-        // Each file in turn, then a random block in use.
+        // Damage each file in turn, then a random block in use.
         let (mut file, mut block) = blocks[random.usize(..blocks.len())].clone();
         if random.bool() {
             let name = &names[random.usize(..names.len())];

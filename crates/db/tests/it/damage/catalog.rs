@@ -1,4 +1,4 @@
-//! Damage to the list of keyspaces and named snapshots: no single damaged page loses it.
+//! Damages the list of keyspaces and named snapshots. No single damaged page may lose it.
 
 use super::*;
 use alluvium_device::simulated::Corruption;
@@ -6,7 +6,7 @@ use alluvium_device::simulated::Corruption;
 const PAGE: u64 = 4096;
 const NAMES: [&str; 5] = ["ash", "beech", "elm", "oak", "yew"];
 
-/// A small store with the names and a snapshot. One keyspace was dropped and one renamed.
+/// A small store with a renamed keyspace, a dropped keyspace and a named snapshot.
 fn store(left: Left) -> SimDirectory {
     let directory = SimDirectory::new(5);
     let db = small().create_in(shared(&directory)).unwrap();
@@ -39,7 +39,7 @@ fn store(left: Left) -> SimDirectory {
     directory
 }
 
-/// Fails unless a store that opens has every keyspace and snapshot of the catalog.
+/// Fails unless an open store has every keyspace and snapshot of the catalog.
 fn has_all(db: &Db, what: &str) {
     assert_eq!(db.keyspaces(), NAMES, "{what}");
     assert!(db.open_snapshot(SNAPSHOT).is_ok(), "{what}");

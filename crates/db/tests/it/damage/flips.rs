@@ -1,4 +1,4 @@
-//! Single flipped bits: `check` names every error of a full read, and no backup includes the
+//! Flips single bits. `check` must name every error of a full read, and no backup may include the
 //! damage.
 
 use super::*;
@@ -32,7 +32,7 @@ fn what_a_reader_meets_a_check_names_and_no_backup_takes_along() {
                     let said = checked.iter().any(|finding| finding.contains(&**file));
                     assert!(said, "{what}: {:?}, but {checked:?}", reading.errors[0]);
                 }
-                // A copy is more expensive than a check.
+                // Copy less often than check, because a copy is more expensive.
                 if flip % 7 == 0 {
                     let copy: Arc<dyn Directory> = Arc::new(SimDirectory::new(9));
                     let copied = db.checkpoint_to_in(&copy, |_| ());
@@ -61,8 +61,8 @@ fn what_a_reader_meets_a_check_names_and_no_backup_takes_along() {
     );
 }
 
-/// A log cannot distinguish, by design, a damaged last record of a killed process from an
-/// incomplete one, if the mark was not written afterwards.
+/// By design, a log cannot distinguish a damaged last record from one that was incomplete when the
+/// process was killed, unless the mark was written after it.
 #[test]
 fn of_a_killed_log_only_the_last_record_can_go_unseen() {
     const PUT: u32 = 40;

@@ -1,5 +1,5 @@
-//! Damaged leaves, index nodes, separated values and filter pages. A repair drops damaged nodes and
-//! values, reports the affected keys, and rebuilds filters. Afterwards the store is undamaged and
+//! Damages leaves, index nodes, separated values and filter pages. A repair drops damaged nodes and
+//! values, reports the affected keys, and rebuilds filters. Afterwards the store is undamaged, and
 //! the remaining data can be merged.
 
 use super::*;
@@ -9,8 +9,8 @@ use alluvium_device::simulated::Corruption;
 const PAGE: u64 = 4096;
 
 /// A store with one keyspace in the tree and one in levels. Its runs hold versions of the same
-/// keys, and both generations of the store refer to each run. `value` returns the value of a key in
-/// a round.
+/// keys, and both generations of the store refer to each run. `value` returns a key's value in a
+/// given round.
 fn store(keys: u32, value: impl Fn(u32, u32) -> Vec<u8>) -> (SimDirectory, Contents) {
     let directory = SimDirectory::new(5);
     let db = small().create_in(shared(&directory)).unwrap();
@@ -59,7 +59,7 @@ fn tells(report: &RepairReport, name: &str, key: &[u8]) -> bool {
         .any(|sentence| is_in(sentence).unwrap_or(false))
 }
 
-/// The used pages of a data file.
+/// Returns the used pages of a data file.
 fn pages(whole: &SimDirectory) -> Vec<u64> {
     let pages = used_blocks(whole)
         .into_iter()
@@ -140,7 +140,7 @@ fn a_repair_leaves_damaged_leaves_out_and_merges_go_on() {
 
 #[test]
 fn a_repair_leaves_damaged_values_out_beside_damaged_leaves() {
-    // Values within the leaf, sharing a node with others, and longer than a node.
+    // Store values within the leaf, values that share a node, and values longer than a node.
     let (whole, contents) = store(120, |number, round| {
         let len = [90, 700, 3000, 90][number as usize % 4];
         let len = if number % 40 == 2 { 90_000 } else { len };

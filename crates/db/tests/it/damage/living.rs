@@ -1,5 +1,5 @@
-//! Damage in one structure, encountered by its compactions. Keyspaces in other structures remain
-//! usable, in the process that encounters it and after the store is reopened.
+//! Damage in one structure that its compactions encounter. Keyspaces in other structures must
+//! remain usable, both in the process that encounters the damage and after the store is reopened.
 
 use super::small;
 use alluvium::simulation::DirectoryOpener as _;
@@ -15,7 +15,8 @@ const MARK: u8 = 0xa7;
 const KEYS: u32 = 2000;
 const DATA: &str = "tier-0.data";
 const PAGES: &str = "paged.pages";
-/// The root is at the start of the file, and pages do not open without it.
+/// Damage only pages after the root, which is at the start of the file. Without it, the pages do
+/// not open.
 const BEHIND_ROOT: u64 = 16 << 10;
 
 fn keyspace(db: &Db, name: &str, structure: &str) -> Keyspace {
@@ -27,8 +28,8 @@ fn open(world: &SimDirectory) -> Db {
     small().open_in(Arc::new(world.reopen())).unwrap()
 }
 
-/// Flips a bit in every `every`th block of a file that holds a value of the damaged keyspace.
-/// Returns the number of blocks that hold one.
+/// Flips a bit in every `every`th block of a file among those that hold a value of the damaged
+/// keyspace. Returns the number of such blocks.
 fn damage(world: &SimDirectory, name: &str, every: usize) -> usize {
     let file = world.open(name, FileOptions::BUFFERED).unwrap();
     let bytes = file.read_at(0, file.len() as usize, Purpose::Other).unwrap();
@@ -56,7 +57,7 @@ fn live_on(db: &Db, ill: &Keyspace, well: &Keyspace, life: u32) {
         for number in 0..40 {
             let key = (life * 10_000 + round * 100 + number).to_be_bytes();
             well.put(key, [life as u8; 90]).unwrap();
-            // Keys among the damaged ones, so that merges read them.
+            // Write keys among the damaged ones, so that merges read them.
             ill.put((number * 47 + round).to_be_bytes(), [life as u8; 90])
                 .unwrap();
         }
@@ -117,7 +118,7 @@ struct Acknowledged {
     refused: usize,
 }
 
-/// As [`live_on`], but the damaged keyspace refuses writes from some moment on.
+/// Like [`live_on`], but the damaged keyspace may start refusing writes at some point.
 fn live_on_beside_pages(db: &Db, ill: &Keyspace, well: &Keyspace, known: &mut Acknowledged, life: u32) {
     for round in 0..30 {
         for number in 0..40 {
@@ -143,8 +144,8 @@ fn live_on_beside_pages(db: &Db, ill: &Keyspace, well: &Keyspace, known: &mut Ac
     }
 }
 
-/// Reads the damaged keyspace. All later acknowledged writes must be present, and all other pairs
-/// that are undamaged.
+/// Reads the damaged keyspace. All writes acknowledged later must be present, and so must all other
+/// undamaged pairs.
 fn has_all_that_is_sound(ill: &Keyspace, known: &Acknowledged, context: &str) {
     let (mut sound, mut damaged) = (0, 0);
     for key in (0..KEYS).map(u32::to_be_bytes) {

@@ -1,12 +1,12 @@
-//! Damaged extent maps. A map holds only information that can be derived from the other structures,
-//! so its damage loses no data.
+//! Damages extent maps. A map holds only information that can be derived from the other structures,
+//! so no data is lost.
 
 use super::*;
 use alluvium::simulation::DirectoryOpener as _;
 use alluvium_device::simulated::{Corruption, InjectedFault};
 use alluvium_device::{AlignedBuffer, DeviceOperation};
 
-/// Returns the name of the only map file.
+/// Returns the name of the store's only map file.
 fn map_of(world: &SimDirectory) -> String {
     let names = shared(world).list().unwrap();
     let mut maps = names.into_iter().filter(|name| name.starts_with("extents-"));
@@ -15,7 +15,7 @@ fn map_of(world: &SimDirectory) -> String {
     map
 }
 
-/// Fails unless a store with a damaged map can be read, reports the remedy when opened for writing,
+/// Fails unless a store with a damaged map can be read, names the remedy when opened for writing,
 /// and has its full contents after a repair.
 fn is_mended(world: &World, damaged: &SimDirectory, what: &str) {
     let db = small()
@@ -88,7 +88,7 @@ fn a_store_whose_extent_map_is_damaged_loses_nothing() {
             let damaged = world.directory.image(CrashSurvival::Process, number as u64);
             let what = format!("{:?}, {damage:?}", world.left);
             if matches!(damage, Corruption::Swap { .. }) {
-                // Replaces the map, but not the data, with that of an older generation.
+                // Replace the map, but not the data, with that of an older generation.
                 replace_by_older(&world, &damaged, &map);
             } else {
                 assert!(damaged.corrupt(&map, damage).unwrap(), "{what}");

@@ -1,18 +1,18 @@
-//! Named snapshots: created, removed and compared after every crash.
+//! Named snapshots, which are created, removed, and compared after every crash.
 
 use super::ops::KEYSPACES;
 use super::{Pairs, System, trouble};
 use alluvium_base::checksum;
 use alluvium_sim::{ModelWrite, PromisedDurability, StoryEnvironment, StoryError};
 
-/// Background slices that run immediately after a removal.
+/// Number of background slices that run immediately after a removal.
 const BEHIND: u32 = 100;
 
-/// First byte of the ledger's keys for named snapshots. No keyspace has this letter.
+/// First byte of the ledger keys for named snapshots. No keyspace has this letter.
 const KEPT: u8 = b's';
 
-/// Returns the ledger entries of a named snapshot: one key per keyspace, whose value holds the
-/// commit at which the snapshot was made and a digest of its contents.
+/// Returns the ledger entries of a named snapshot: one key per keyspace, with the commit at which
+/// the snapshot was taken and a digest of its contents as the value.
 pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<ModelWrite> {
     let digest = |letter: u8| {
         let own = pairs.iter().filter(|(key, _)| key[0] == letter);
@@ -32,7 +32,7 @@ pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<ModelWrite> {
 
 impl System {
     /// Creates a named snapshot or removes the first one. The ledger records the contents of each,
-    /// so they are compared after every crash.
+    /// so that they are compared after every crash.
     pub(super) fn toggle_named(&mut self, world: &StoryEnvironment) -> Result<(), StoryError> {
         let there = self.db.snapshots();
         let at = self.db.sequence();
@@ -59,7 +59,7 @@ impl System {
         self.commit(&writes, PromisedDurability::Process, world, |system| {
             system.db.remove_snapshot(name).map(|()| true)
         })?;
-        // Compactions may discard the versions that the snapshot held, and checkpoints persist
+        // Compactions may discard the versions that the snapshot retained, and checkpoints persist
         // their output. The name may still reappear after a crash.
         world.ledger.set_activity(Some("crash behind a removed snapshot"));
         for _ in 0..BEHIND {
@@ -75,7 +75,7 @@ impl System {
         Ok(())
     }
 
-    /// Returns the ledger entries of all named snapshots that exist now.
+    /// Returns the ledger entries of all current named snapshots.
     pub(super) fn kept_now(&self) -> Result<Vec<ModelWrite>, StoryError> {
         let mut all = Vec::new();
         for (name, at) in self.db.snapshots() {

@@ -1,5 +1,5 @@
-//! The whole store under the simulator: users write to several keyspaces at all three durabilities,
-//! background work runs slice by slice, and the test checks the states that a crash or a failing
+//! The whole store under the simulator. Users write to several keyspaces at all three durabilities,
+//! background work runs slice by slice, and the test checks every state that a crash or a failing
 //! device may leave.
 
 mod kept;
@@ -19,14 +19,13 @@ use alluvium_sim::{
 use alluvium_storage::{TierDirectories, log};
 use kept::kept;
 use ops::{Action, HASHED, KEYSPACES};
-// The sibling module `kinds` decides the structure of each keyspace.
+// The sibling module `kinds` chooses the structure of each keyspace.
 use super::kinds;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Interval, in openings, at which every run and maplet is verified. Other openings verify only the
-/// trunk.
+/// Every run and maplet is verified at every sixth opening. Other openings verify only the trunk.
 const EVERYTHING: u64 = 6;
 
 /// The story and its variations.
@@ -34,7 +33,7 @@ const EVERYTHING: u64 = 6;
 pub(crate) struct Whole {
     pub(crate) access: log::SegmentAccess,
     pub(crate) lanes: usize,
-    /// Number of tiers: 1, or 2 with most of the compaction output on the second.
+    /// Number of tiers, 1 or 2. With two, most of the compaction output is on the second.
     pub(crate) tiers: u8,
     /// Forms of hashed keyspaces. Each run uses one, chosen by its seed.
     pub(crate) forms: &'static [HashedForm],
@@ -59,14 +58,15 @@ pub(crate) struct System {
     is_attached: bool,
 }
 
-/// A dropped system has crashed or was only inspected. Writes at close are not verified.
+/// A dropped system has crashed or was only inspected, so writes while closing need not be
+/// verified.
 impl Drop for System {
     fn drop(&mut self) {
         self.db.abandon();
     }
 }
 
-/// Converts an error to the form in which the simulator's caller sees it.
+/// Converts an error to the form that the simulator's caller expects.
 fn trouble(error: Error) -> StoryError {
     if simulation::failing_tier(&error).is_some() {
         return StoryError::new(StoryErrorKind::Part, error);
@@ -83,8 +83,8 @@ fn word(durability: PromisedDurability) -> alluvium::Durability {
     }
 }
 
-/// Converts a range of story keys to a range within its keyspace. The range has no end if the end
-/// key lies in another keyspace.
+/// Converts a range of story keys to a range within its keyspace. The range is unbounded if the end
+/// key belongs to another keyspace.
 fn range_of<'o>(start: &'o [u8], end: &'o [u8]) -> (&'o [u8], Option<&'o [u8]>) {
     (&start[1..], (start[0] == end[0]).then_some(&end[1..]))
 }
@@ -165,7 +165,7 @@ impl System {
         Ok(found.map(Vec::from))
     }
 
-    /// Adds the pairs of an ordered walk as story keys, and checks their order.
+    /// Adds the pairs of an ordered iteration as story keys, and checks their order.
     fn walk(
         letter: u8,
         iter: impl Iterator<Item = <Iter as Iterator>::Item>,
@@ -187,7 +187,8 @@ impl System {
         Ok(())
     }
 
-    /// Adds the pairs of an unordered walk as story keys, and checks that each key appears once.
+    /// Adds the pairs of an unordered iteration as story keys, and checks that each key appears
+    /// once.
     fn all(letter: u8, walk: UnorderedScan, pairs: &mut Pairs) -> Result<(), StoryError> {
         for pair in walk {
             let (key, value) = pair.map_err(trouble)?;
@@ -199,7 +200,7 @@ impl System {
         Ok(())
     }
 
-    /// Reads all pairs, from the front or from the back in turn.
+    /// Reads all pairs, alternately from the front and from the back.
     fn everything(&self) -> Result<Pairs, StoryError> {
         let mut pairs = Pairs::new();
         for (keyspace, letter) in self.keyspaces.iter().zip(KEYSPACES) {
@@ -297,8 +298,7 @@ impl System {
             | WriteOp::Delete { key }
             | WriteOp::Merge { key, .. }
             | WriteOp::DeleteRange { start: key, .. }) = op;
-            // The put may spill while the disk is full or failing. The next commit detects the
-            // condition.
+            // The put may spill while the disk is full or failing, which the next commit detects.
             if forgotten.put(self.keyspace(key), &key[1..], "forgotten").is_err() {
                 break;
             }
@@ -392,7 +392,7 @@ impl System {
     /// Drops a keyspace and creates another with the same name. A batch filled before the drop must
     /// have no effect.
     fn drop_keyspace(&mut self, letter: u8, world: &StoryEnvironment) -> Result<(), StoryError> {
-        // The snapshot reads through a handle that fails after the drop.
+        // Release the snapshot, because it reads through a handle that fails after the drop.
         self.snapshot = None;
         let mut gone = Pairs::new();
         let index = KEYSPACES.iter().position(|&of| of == letter);
@@ -403,7 +403,7 @@ impl System {
             .map(|key| ModelWrite { key, value: None })
             .collect();
         for (name, at) in self.db.snapshots() {
-            // The keyspace that now has the name was empty when the snapshot was made.
+            // The keyspace that now has the name was empty when the snapshot was taken.
             writes.extend(
                 kept(&name, at, &Pairs::new())
                     .into_iter()
@@ -430,12 +430,12 @@ impl System {
                 ));
             }
         }
-        // The keyspaces after it are reopened as well.
+        // Reopen the keyspaces after this one as well.
         self.keyspaces.truncate(index);
         Whole::open_keyspaces(&self.db, self.form, &mut self.keyspaces)
     }
 
-    /// Loads records, abandons the load, or ends it with an invalid record.
+    /// Loads records, or abandons the load, or ends it with an invalid record.
     fn ingest(
         &mut self,
         records: &[(Vec<u8>, Vec<u8>)],

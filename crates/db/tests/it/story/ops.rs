@@ -4,7 +4,7 @@ use alluvium_sim::generate::{ActionMix, WorkloadAction as Plain};
 use alluvium_sim::ops::WriteOp;
 use alluvium_sim::{PromisedDurability, RunStep};
 
-/// A step of the story. The first byte of a key names its keyspace.
+/// A step of the story. The first byte of each key names its keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// A batch across keyspaces.
@@ -12,7 +12,7 @@ pub(crate) enum Action {
         ops: Vec<WriteOp>,
         durability: PromisedDurability,
     },
-    /// A conditional write that expects either the present value or another.
+    /// A conditional write that expects either the current value or another.
     Swap {
         key: Vec<u8>,
         new: Option<Vec<u8>>,
@@ -23,7 +23,7 @@ pub(crate) enum Action {
     /// Slices of background work.
     Work(u32),
     Get(Vec<u8>),
-    /// Takes a snapshot, or reads the present one and releases it.
+    /// Takes a snapshot, or reads the existing one and releases it.
     Snapshot,
     /// Creates or removes a named snapshot.
     NamedSnapshot,
@@ -38,7 +38,7 @@ pub(crate) enum Action {
     },
 }
 
-/// Keyspaces, by the first byte of their keys.
+/// The keyspaces, each named by the first byte of its keys.
 pub(crate) const KEYSPACES: [u8; 4] = *b"abcd";
 
 /// The keyspace whose keys have no order. Its only range delete covers all keys.
@@ -65,7 +65,7 @@ fn mix() -> ActionMix {
     }
 }
 
-/// Derives the keyspace from the key, so a key always belongs to the same keyspace.
+/// Derives the keyspace from the key, so that a key always belongs to the same keyspace.
 fn placed(key: &[u8]) -> Vec<u8> {
     let sum: usize = key.iter().map(|&byte| usize::from(byte)).sum();
     let mut placed = vec![KEYSPACES[sum % KEYSPACES.len()]];
@@ -73,7 +73,7 @@ fn placed(key: &[u8]) -> Vec<u8> {
     placed
 }
 
-/// Draws a load of between a few and a few hundred records. Other steps also write their keys.
+/// Draws a load of a few to a few hundred records. Other steps also write their keys.
 fn ingest(choice: u32) -> Action {
     let mut random = fastrand::Rng::with_seed(u64::from(choice));
     let wanted = KEYSPACES[random.usize(0..KEYSPACES.len())];
@@ -96,8 +96,8 @@ fn ingest(choice: u32) -> Action {
     }
 }
 
-/// Draws the steps of a run. Some puts of the mix become merges, some deletes become range deletes,
-/// and some reads become rarer operations.
+/// Draws the steps of a run. In the mix, some puts become merges, some deletes become range
+/// deletes, and some reads become rarer operations.
 pub(crate) fn steps(seed: u64, count: usize) -> Vec<RunStep<Action>> {
     let mut random = fastrand::Rng::with_seed(!seed);
     let plain = mix().steps(seed, count);

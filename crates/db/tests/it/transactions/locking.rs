@@ -1,4 +1,4 @@
-//! Locking transactions and waiting for locks.
+//! Locking transactions and lock waits.
 
 use super::{kinds, store};
 use alluvium::{Concurrency, Durability, Error, ErrorKind, TransactionOptions};

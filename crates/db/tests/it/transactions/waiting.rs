@@ -11,10 +11,10 @@ use alluvium_device::{
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// A gate at which syncs wait while it is closed.
+/// A gate that makes syncs wait while it is closed.
 #[derive(Debug, Default)]
 struct Gate {
-    /// Whether the gate is closed, and the number of waiting syncs.
+    /// Whether the gate is closed, and how many syncs are waiting.
     state: Mutex<(bool, usize)>,
     changed: Condvar,
 }
@@ -78,7 +78,7 @@ impl ForwardDevice for SlowFile {
         self.inner.submit(passed_on)
     }
 
-    /// Without mapping, the log writes and syncs through requests.
+    /// Without a mapping, the log uses requests to write and sync.
     fn map(&self, _range: Range<u64>) -> Result<FileMapping> {
         Err(Error::Unsupported {
             operation: DeviceOperation::Map,
