@@ -1,4 +1,4 @@
-//! The store handle, from which all other handles are obtained.
+//! The store handle, which all other handles are obtained from.
 
 use crate::advise::advice::{CacheAdvice, Trial};
 use crate::advise::choices::SettingChoice;

@@ -278,7 +278,7 @@ fn processor(who: libc::c_int) -> (f64, f64) {
     (seconds(usage.ru_utime), seconds(usage.ru_stime))
 }
 
-/// Returns the number of involuntary context switches of the calling thread.
+/// Returns how often the calling thread was preempted.
 fn preempted() -> i64 {
     usage(libc::RUSAGE_THREAD).ru_nivcsw
 }

@@ -36,7 +36,7 @@ impl Db {
     /// # Errors
     /// [`Error::BadCopy`](crate::Error::BadCopy) if the copied data is damaged;
     /// [`Error::Storage`](crate::Error::Storage) if the directory contains files; I/O errors. After
-    /// an error, the files already copied are removed as far as possible.
+    /// an error, the call tries to remove the files already copied.
     pub fn checkpoint_to(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.checkpoint_to_with(path, |_| ())
     }

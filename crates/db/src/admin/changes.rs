@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 /// Approximate number of bytes that a single read of the log fetches.
 const READ: u64 = 1 << 20;
 
-/// A change to a keyspace. The keyspace is identified by its current name, which may differ from
-/// its name at the time of the commit.
+/// A change to a keyspace. It gives the keyspace's current name, which may not be the name at the
+/// time of the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
@@ -84,7 +84,7 @@ pub struct ChangeSet {
 #[must_use]
 pub struct ChangeStream {
     shared: Arc<SharedStore>,
-    /// Sequence number up to which the stream has read the log.
+    /// Sequence number that the stream has read the log up to.
     after: u64,
     read: VecDeque<ChangeSet>,
 }

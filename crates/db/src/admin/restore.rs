@@ -39,7 +39,7 @@ impl Options {
     /// # Errors
     /// [`Error::BadBackup`] if the copied data is damaged; [`Error::Storage`] if `from` contains no
     /// store, if the store in `from` is open, or if `to` contains files; I/O errors. After an
-    /// error, the files already copied are removed as far as possible.
+    /// error, the call tries to remove the files already copied.
     pub fn restore(
         &self,
         from: impl AsRef<Path>,

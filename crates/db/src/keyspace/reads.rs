@@ -159,7 +159,7 @@ impl<T> Reads<T> {
         Ok(())
     }
 
-    /// Returns the number of reads whose results have not been returned yet.
+    /// Returns the number of reads whose results are still to be returned.
     #[must_use]
     pub fn len(&self) -> usize {
         self.under_way.len() + self.done.len()

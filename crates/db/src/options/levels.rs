@@ -27,8 +27,8 @@ struct StitchThresholds {
 const MOST: u32 = u32::MAX - 1;
 
 impl LevelsOptions {
-    /// Returns the options of a SAMT, in which every `k` runs of a level are merged into one run of
-    /// the next level.
+    /// Returns the options of a SAMT, which merges every `k` runs of a level into one run of the
+    /// next level.
     #[must_use]
     pub fn samt(k: u32) -> LevelsOptions {
         let fanout = LevelFanout {

@@ -423,12 +423,12 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
     out
 }
 
-/// Encodes the catalog value for the number of the next keyspace.
+/// Encodes the next keyspace number as a catalog value.
 pub fn encode_next(id: KeyspaceId) -> [u8; 4] {
     id.to_le_bytes()
 }
 
-/// Encodes the catalog value of a named snapshot, which is its sequence number.
+/// Encodes a named snapshot's sequence number as its catalog value.
 pub fn encode_snapshot(at: SequenceNumber) -> [u8; 8] {
     at.to_le_bytes()
 }

@@ -175,7 +175,7 @@ fn is_corrupt(what: &'static str, change: fn(&mut Manifest)) -> Case {
     (what, ErrorKind::Corrupt, change)
 }
 
-/// Returns cases in which keyspaces or dictionaries are missing or misplaced.
+/// Returns the cases with missing or misplaced keyspaces or dictionaries.
 fn misplaced() -> Vec<Case> {
     vec![
         is_corrupt("the tree is missing", |m| drop(m.dictionaries.remove(0))),
@@ -200,7 +200,7 @@ fn misplaced() -> Vec<Case> {
     ]
 }
 
-/// Returns cases in which roots or kinds are wrong.
+/// Returns the cases with wrong roots or kinds.
 fn mistaken() -> Vec<Case> {
     vec![
         is_corrupt("the tree has no root", |m| m.dictionaries[0].root.clear()),

@@ -168,8 +168,8 @@ fn reads_fail(form: HashedForm) {
     is_whole(&db, &all, 2 * RECORDS);
 }
 
-/// Makes reads of the second tier fail. Readers encounter the failure because the cache holds no
-/// data of that tier.
+/// Makes reads of the second tier fail, and lets each keyspace encounter the failure. The cache
+/// holds no data of that tier.
 fn unreadable(machine: &SimDirectory) -> (Db, [Keyspace; KINDS]) {
     let (db, _) = filled(machine, HashedForm::Silt);
     db.close().unwrap();

@@ -69,7 +69,7 @@ impl Drop for Volume {
     }
 }
 
-/// Runs a command. If it fails, reports that the row is skipped and returns `None`.
+/// Runs a command. If it fails, records that the row is skipped and returns `None`.
 fn runs(row: &str, command: &mut Command) -> Option<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let (need, why) = match command.output() {

@@ -45,7 +45,7 @@ impl Fuse {
         self.left.load(Ordering::Relaxed) < 0
     }
 
-    /// Returns the number of calls of a fuse that never panics.
+    /// Returns how often a fuse that never panics was called.
     fn calls(&self) -> i64 {
         i64::MAX - self.left.load(Ordering::Relaxed)
     }
@@ -303,7 +303,7 @@ fn contents(spaces: &[Keyspace; 2]) -> Model {
 }
 
 /// Writes to a store until something panics or the story ends, and reopens the store. Returns the
-/// fuses.
+/// fuses, with their call counts.
 fn story(seed: u64, steps: usize, workers: usize, which: usize, at: i64) -> Fuses {
     silence();
     let name = format!("seed {seed}, {workers} workers, fuse {which} at {at}");

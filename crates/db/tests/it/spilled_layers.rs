@@ -150,7 +150,8 @@ fn small_transactions_that_stay_open_do_not_make_others_spill() {
         large.put(&plain, number.to_be_bytes(), [2; 1000]).unwrap();
     }
     assert_eq!(spilled(&large), 0, "half a megabyte fits");
-    // The two transactions share the memory of one memtable; their writes are far larger than two.
+    // The two transactions share a memory limit, so their writes in memory do not exceed two
+    // memtables.
     for number in 0..30_000u32 {
         for transaction in &mut small[..2] {
             transaction.put(&plain, number.to_be_bytes(), [3; 1000]).unwrap();

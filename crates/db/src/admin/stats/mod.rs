@@ -112,7 +112,7 @@ pub struct Stats {
     pub written_bytes: u64,
     /// Number of checkpoints completed since the store was opened.
     pub checkpoints: u64,
-    /// Number of times that a writer stalled because background work had fallen behind.
+    /// How often a writer stalled because background work had fallen behind.
     pub waits: u64,
     /// Throttling time of writers. Small delays slow writers down early, so that they need not
     /// stall.

@@ -146,7 +146,7 @@ impl ForecastHistory {
         Some(distinct)
     }
 
-    /// Returns the counters at the time when the store was opened.
+    /// Returns the counters as they were when the store was opened.
     pub(crate) fn opened(&self) -> ForecastSample {
         self.opened
     }

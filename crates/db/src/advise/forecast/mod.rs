@@ -1,7 +1,7 @@
 //! The store's costs as predicted by the models of its structures, compared with measured costs.
 //!
-//! *Scope*: how the observed workload of a keyspace becomes model inputs, how each predicted
-//! quantity is measured, and how long predictions and measurements are kept.
+//! *Scope*: how the observed workload of a keyspace is converted to model inputs, how each
+//! predicted quantity is measured, and how long predictions and measurements are kept.
 //!
 //! *Must not depend on*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
 //!
@@ -47,7 +47,7 @@ pub enum CostQuantity {
 }
 
 impl CostQuantity {
-    /// All quantities, in the order in which they are displayed.
+    /// All quantities, in display order.
     pub const ALL: [CostQuantity; 6] = [
         CostQuantity::WriteAmplification,
         CostQuantity::HitReads,

@@ -26,7 +26,7 @@ pub(crate) struct ModelQuery {
 pub(crate) struct KeyspaceContents {
     /// Number of keys in the data files.
     pub(crate) keys: f64,
-    /// Mean length of a key and its value together, in bytes.
+    /// Mean length of a record's key and value combined, in bytes.
     pub(crate) record_bytes: f64,
     /// Bytes of the extents that the keyspace uses.
     pub(crate) bytes: f64,

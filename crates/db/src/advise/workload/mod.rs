@@ -37,7 +37,7 @@ const MOST: usize = 1024;
 pub struct HourlyRequests {
     /// Start of the hour in milliseconds since 1970.
     pub began_ms: u64,
-    /// Puts and merges, counted together.
+    /// Puts and merges.
     pub puts: u64,
     /// Deletes of single keys only.
     pub deletes: u64,

@@ -53,7 +53,7 @@ pub struct DictionaryEntry {
     pub id: DictionaryId,
     /// Number of the dictionary's structure. See `options/kind.rs`.
     pub kind: u8,
-    /// The root from which the dictionary is opened.
+    /// The root that the dictionary is opened from.
     pub root: Vec<u8>,
 }
 

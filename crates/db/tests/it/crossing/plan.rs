@@ -88,7 +88,7 @@ pub(super) const NODES: u64 = 8;
 /// Structure of volatile keyspaces, including their maximum size.
 pub(super) const VOLATILE: &str = "volatile,bytes=2M";
 
-/// The map, which is not available to users.
+/// The map, which users cannot choose.
 pub(super) const MAP: &str = "map";
 
 impl KeyspacePlan {

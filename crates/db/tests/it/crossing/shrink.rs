@@ -52,7 +52,7 @@ pub(crate) fn shrink(found: Failing, rule: Rule) -> Failing {
     }
 }
 
-/// Returns the number of parts of an operation that can be removed.
+/// Returns how many parts of an operation can be removed.
 fn parts(operation: &Operation) -> usize {
     match operation {
         Operation::Batch(_, writes) => writes.len(),
@@ -105,7 +105,7 @@ impl Shrinker {
         said + self.best.plans[0].keyspaces.len() + self.differing_options()
     }
 
-    /// Returns the number of options in which the last store differs from the first.
+    /// Returns in how many options the last store differs from the first.
     fn differing_options(&self) -> usize {
         match &self.best.plans[..] {
             [plain, .., plan] => plainer_plans(plan, plain).len(),

@@ -25,7 +25,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Every run and maplet is verified at every sixth opening. Other openings verify only the trunk.
+/// Every run and maplet is verified if the store's sequence number is a multiple of this. Otherwise
+/// only the allocation of extents is verified.
 const EVERYTHING: u64 = 6;
 
 /// The story and its variations.
