@@ -69,14 +69,14 @@ impl Dictionary for TieredTree {
         self.may_compact()
     }
 
-    /// The number of due and running compactions. The last change to the trunk computed it, so the
-    /// call costs one atomic load.
+    /// The number of due and running compactions. Each change to the trunk recomputes it, so
+    /// reading it costs one atomic load.
     fn overdue_steps(&self) -> usize {
         self.trunk.totals.due.load(Ordering::Relaxed) as usize
     }
 
     /// The number of runs on the longest path from the root to a leaf, in percent of the maximum.
-    /// The last change to the trunk computed it, so the call costs one atomic load.
+    /// Each change to the trunk recomputes it, so reading it costs one atomic load.
     fn read_amplification_percent(&self) -> u64 {
         self.trunk.crowding()
     }

@@ -1,4 +1,4 @@
-//! The compactor, which selects the next step of background work for a tree, by priority.
+//! The compactor, which picks a tree's next background step by priority.
 
 use super::job::{CompactionJob, JobSpec};
 use crate::tiered::policy;
@@ -12,11 +12,11 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::{AllocationClass, Extent};
 use std::sync::Arc;
 
-/// A unit of background work on a tree. The caller runs it slice by slice.
+/// One step of background work on a tree. The caller polls it until it is done.
 #[derive(Debug)]
 pub enum TreeStep {
     Compact(Box<CompactionJob>),
-    /// A change of the trunk's shape. It is already complete, so there is nothing to poll.
+    /// A change to the trunk's shape. It has already been applied, so there is nothing to poll.
     Reshaped,
 }
 
@@ -33,7 +33,7 @@ impl TreeStep {
     }
 }
 
-/// Selects the work that is due for a trunk: compactions, and merges of small neighbouring nodes.
+/// Picks the trunk's due work: compactions, and merges of small neighbouring nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Compactor {
     pub(super) trunk: Arc<Trunk>,
@@ -47,8 +47,8 @@ impl Compactor {
         }
     }
 
-    /// Returns the next step that is due, or `None` if none is due. Compactions are returned before
-    /// merges of small neighbouring nodes.
+    /// Returns the next due step, or `None` if nothing is due. Compactions come before merges of
+    /// small neighbouring nodes.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full).
@@ -62,8 +62,8 @@ impl Compactor {
         Ok(None)
     }
 
-    /// Returns the compaction that is due and has the highest priority according to
-    /// `policy::priority`, or `None` if none is due.
+    /// Returns the due compaction with the highest priority according to `policy::priority`, or
+    /// `None` if none is due.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). After an error the compaction
@@ -129,7 +129,7 @@ impl Compactor {
         running > 0 || self.due_job(&writer, &self.trunk.version(), room).is_some()
     }
 
-    /// Returns whether, while space is scarce, any tier has space for a compaction that frees none.
+    /// While space is scarce, returns whether any tier has space for a compaction that frees none.
     /// Returns `None` if space is not scarce.
     fn low_space_headroom(&self) -> Option<bool> {
         let extents = self.trunk.store.extents();
@@ -140,7 +140,7 @@ impl Compactor {
     }
 
     /// Returns the queued job with the highest priority according to [`policy::priority`], or
-    /// `None` if no job may run.
+    /// `None` if no job may run now.
     fn due_job(&self, state: &WriterState, version: &TreeVersion, room: Option<bool>) -> Option<JobId> {
         let crowded = (self.trunk.crowding() > 100).then(|| longest_path(&version.root).1);
         let some_fail = self.trunk.store.tiers().has_unreadable();
@@ -171,8 +171,8 @@ impl Compactor {
         })
     }
 
-    /// Returns whether a compaction would read from a tier that is currently unreadable. Such a
-    /// compaction stays queued until the tier is readable again.
+    /// Returns whether a compaction would have to read from a tier that is currently unreadable.
+    /// Such a compaction stays queued until the tier is readable again.
     fn is_out_of_reach(&self, state: &WriterState, version: &TreeVersion, claim: &JobClaim) -> bool {
         let (node, index) =
             find_claimed_pivot(&version.root, claim).expect("a job whose pivot is gone was abandoned");
@@ -183,8 +183,8 @@ impl Compactor {
         inputs.any(|part| part.is_lost(tiers))
     }
 
-    /// Returns those of the pivot's newest own parts whose maplets are to be merged with the maplet
-    /// of the new run.
+    /// Returns the pivot's newest own parts whose maplets will be merged into the maplet of the new
+    /// run.
     fn select_base_parts(&self, node: &TrunkNode, index: usize, stretch: &JobInputs) -> Vec<OwnedPart> {
         assert!(
             stretch.own.start <= node.pivots[index].own.len(),
@@ -206,8 +206,7 @@ impl Compactor {
         base
     }
 
-    /// Merges two neighbouring nodes that are nearly empty. Returns whether there were two such
-    /// nodes.
+    /// Merges two neighbouring nodes that are nearly empty. Returns whether it found such a pair.
     fn merge_neighbours(&self) -> Result<bool> {
         self.trunk.change(None, |_, shaper, root| {
             if !root.is_leaf() && root.pivots.len() == 1 {
@@ -227,8 +226,8 @@ impl Compactor {
     }
 }
 
-/// Returns the height and the low key of a lowest node that has two children to merge, or `None` if
-/// there is no such node.
+/// Returns the height and low key of a lowest node with two children to merge, or `None` if there
+/// is no such node.
 fn find_mergeable_node(shape: &policy::TrunkShape, root: &TrunkNode) -> Option<(u8, Box<[u8]>)> {
     if root.is_leaf() {
         return None;

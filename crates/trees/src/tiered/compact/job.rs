@@ -1,5 +1,5 @@
-//! A compaction job, which merges part of one pivot's stack into one run. The merge runs outside of
-//! the trunk's lock. Its output replaces the inputs if they are still unchanged (T4).
+//! A compaction job, which merges part of one pivot's stack into one run. The merge runs without
+//! the trunk's lock. Its output replaces the inputs only if they are unchanged by then (T4).
 
 use super::merging::{AdoptedRun, AdoptionConditions, CompactionMerge};
 use crate::maplet::{self, MapletMerger};
@@ -23,39 +23,39 @@ use std::sync::atomic::Ordering;
 pub(super) struct JobSpec {
     pub(super) claim: JobClaim,
     pub(super) stretch: JobInputs,
-    /// The inputs. Their extents are counted as used by the job.
+    /// The inputs. Their extents are counted as in use by the job.
     pub(super) pins: Arc<[(TrunkPart, KeyRange)]>,
-    /// The pivot's own parts whose maplets are merged with the maplet of the new run.
+    /// The pivot's own parts whose maplets are merged into the maplet of the new run.
     pub(super) base: Vec<OwnedPart>,
-    /// Numbers of the groups whose run leaves may be adopted.
+    /// Numbers of the groups from whose runs leaves may be adopted.
     pub(super) whole: Vec<u64>,
-    /// Sparsely used extents of the inputs. The job copies the values in them, so that the extents
+    /// Sparsely used extents of the inputs. The job copies the live values out of them so that they
     /// can be freed.
     pub(super) sparse: Vec<Extent>,
-    /// Approximate number of records and bytes that the job reads.
+    /// Approximate numbers of records and bytes that the job reads.
     pub(super) records: u64,
     pub(super) bytes: u64,
-    /// Whether the job frees as much space as it needs. Only meaningful while space is scarce.
+    /// Whether the job frees as much space as it needs. Meaningful only while space is scarce.
     pub(super) frees: bool,
 }
 
 /// Approximate size of one fingerprint in a maplet, in bytes.
 const FINGERPRINT: u64 = 6;
 
-/// A running compaction. If it is dropped before it is done, its output is discarded.
+/// A running compaction. Dropping it before it is done discards its output.
 #[derive(Debug)]
 pub struct CompactionJob {
     trunk: Arc<Trunk>,
     id: JobId,
     claim: JobClaim,
     stretch: JobInputs,
-    /// The inputs, whose extents must not be released until the job ends.
+    /// The inputs, whose extents must not be released before the job ends.
     pins: Arc<[(TrunkPart, KeyRange)]>,
     /// The pivot's own parts whose maplets are merged with the fingerprints of the new run.
     base: Vec<OwnedPart>,
-    /// Numbers of the groups whose run leaves may be adopted.
+    /// Numbers of the groups from whose runs leaves may be adopted.
     whole: Vec<u64>,
-    /// Approximate number of records of the new run that supersede older records of the leaf.
+    /// Approximate number of the new run's records that supersede older records in the leaf.
     renews: u64,
     phase: JobPhase,
     /// Approximate number of bytes that the job reads.
@@ -64,23 +64,22 @@ pub struct CompactionJob {
     tier: u8,
     /// Estimated memory in bytes that the job uses while it runs.
     memory: u64,
-    /// Whether the job frees as much space as it needs. Only meaningful while space is scarce.
+    /// Whether the job frees as much space as it needs. Meaningful only while space is scarce.
     frees: bool,
 }
 
 #[derive(Debug)]
 enum JobPhase {
-    /// Nothing has been read yet. Contains the sparsely used extents whose values will be copied.
+    /// Nothing has been read yet. Holds the sparsely used extents whose values will be copied.
     Due(Vec<Extent>),
     Merging(CompactionMerge),
-    /// The run has been written, and its maplet is being merged with others.
+    /// The run has been written. Its maplet is being merged with others.
     Mapping(Box<BuiltRun>, Box<MapletMerger>),
     Over,
 }
 
 impl CompactionJob {
-    /// Creates a job. Its entry in the job table must already be marked as running, and its inputs
-    /// must be pinned.
+    /// Creates a job. The job table must already list it as running, and its inputs must be pinned.
     pub(super) fn new(trunk: &Arc<Trunk>, id: JobId, task: JobSpec) -> CompactionJob {
         let pins = &task.pins;
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
@@ -110,7 +109,7 @@ impl CompactionJob {
         self.id
     }
 
-    /// Returns a description of the compaction for messages.
+    /// Describes the compaction for log and error messages.
     #[must_use]
     pub fn describe(&self) -> String {
         let JobClaim { height, range, .. } = &self.claim;
@@ -118,7 +117,7 @@ impl CompactionJob {
         format!("compaction at height {height} of {range:?}: own parts {own:?} and {bundles} bundles")
     }
 
-    /// Returns the space class from which the job allocates. A job that frees space by dropping
+    /// Returns the space class that the job allocates from. A job that frees space by dropping
     /// deletes and old versions may use the whole space reserve. While space is scarce, a job that
     /// frees none may use part of the reserve.
     fn class(&self) -> AllocationClass {
@@ -135,7 +134,7 @@ impl CompactionJob {
     fn begin(&mut self, mut sparse: Vec<Extent>) -> Result<CompactionMerge> {
         self.tier = self.trunk.compacted_tier(self.claim.height, self.bytes);
         let trunk = &self.trunk;
-        // Each run becomes one source. Sources are ordered from newest to oldest.
+        // Each run is one source of the merge. Sources are ordered from newest to oldest.
         let (mut sources, mut left) = (Vec::new(), Vec::new());
         for (part, within) in self.pins.iter().rev() {
             for (_, run) in part.group.runs().rev() {
@@ -149,8 +148,8 @@ impl CompactionJob {
             }
         }
         let rule = trunk.horizon.rule(self.stretch.older);
-        // Adopted leaves stay on the tier on which they are. If data must move to another tier,
-        // nothing is adopted.
+        // Adopted leaves stay on their tier, so nothing is adopted if data must move to another
+        // tier.
         let adoption = match left.is_empty() {
             true => trunk.adoption(self.stretch.reason == CompactionReason::Full),
             false => AdoptionPolicy::Never,
@@ -175,8 +174,7 @@ impl CompactionJob {
         CompactionMerge::new(&trunk.store, sources, plan, &options, &choice)
     }
 
-    /// Returns the group that contains a run if the run's leaves may be adopted, and `None`
-    /// otherwise.
+    /// Returns the group that contains a run, or `None` if the run's leaves may not be adopted.
     fn whole_group_of(&self, run: &NodePointer) -> Option<&Arc<MapletGroup>> {
         let groups = self.pins.iter().map(|(part, _)| &part.group);
         let mut whole = groups.filter(|group| self.whole.contains(&group.id));
@@ -186,8 +184,8 @@ impl CompactionJob {
     /// Runs one slice of the compaction, which reads about `records` records.
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full) or I/O errors. After an error the output is
-    /// discarded, and the compaction is due again.
+    /// [`Error::Full`](alluvium_storage::Error::Full) or I/O errors. An error discards the output,
+    /// and the compaction becomes due again.
     pub fn poll(&mut self, records: usize) -> Result<StepProgress> {
         if !self.trunk.lock().inflight.is_wanted(self.id) {
             self.give_up();
@@ -290,8 +288,8 @@ impl CompactionJob {
             value <= usize::from(u16::MAX),
             "run {value} has a value of its own in the maplet (T6)"
         );
-        // The keys of adopted leaves were not read, so their fingerprints come from the maplets of
-        // their groups (T6).
+        // The merge did not read the keys of adopted leaves, so their fingerprints come from the
+        // maplets of their groups (T6).
         let mut groups: Vec<&Arc<MapletGroup>> = Vec::new();
         for adopted in adopted {
             let group = self
@@ -325,10 +323,10 @@ impl CompactionJob {
         }
     }
 
-    /// Returns the approximate number of a new run's keys that the leaf already contains. `hashes`
-    /// are the hashes of all keys of the run. Only the keys with the lowest hashes are looked up,
-    /// because the first pages of the maplets cover them. Unreadable maplets are treated as empty;
-    /// the result only affects when the leaf is rewritten.
+    /// Estimates how many keys of a new run the leaf already contains. `hashes` are the hashes of
+    /// all keys of the run. Only the keys with the lowest hashes are looked up, because the first
+    /// pages of the maplets cover them. An unreadable maplet counts as empty, which is harmless:
+    /// the estimate only affects when the leaf is rewritten.
     fn estimate_superseding(&self, hashes: &[u64]) -> u64 {
         let count = hashes.len() as u64;
         let highest = (u64::MAX / count.max(1)).saturating_mul(policy::SAMPLE);
@@ -336,11 +334,11 @@ impl CompactionJob {
         count * self.count_held_keys(&sample) / (sample.len() as u64).max(1)
     }
 
-    /// Returns the approximate number of records in adopted leaves that supersede older records of
-    /// the leaf. `groups` are the groups from which the leaves were adopted, and `records` is the
-    /// number of records in them. The first page of each group's maplet serves as the sample.
+    /// Estimates how many records in adopted leaves supersede older records in the leaf. `groups`
+    /// are the groups that the leaves were adopted from, and `records` is the number of records in
+    /// the leaves. The first page of each group's maplet serves as the sample.
     fn estimate_superseding_adopted(&self, groups: &[&Arc<MapletGroup>], records: u64) -> u64 {
-        // The number is used only in leaves, and is zero if the leaf has no older parts.
+        // The estimate is used only in leaves, and is zero if the leaf has no older parts.
         if self.claim.height > 0 || self.stretch.own.start == 0 || records == 0 {
             return 0;
         }
@@ -364,16 +362,15 @@ impl CompactionJob {
         records * held / asked.max(1)
     }
 
-    /// Returns how many of these hashes belong to keys that the older parts of the leaf contain,
-    /// approximately.
+    /// Returns approximately how many of these hashes belong to keys in the older parts of the
+    /// leaf.
     fn count_held_keys(&self, hashes: &[u64]) -> u64 {
         hashes.iter().filter(|&&hash| self.holds_older(hash)).count() as u64
     }
 
-    /// Returns whether the older parts of the leaf may contain a key with this hash. As in a
-    /// lookup, the guard is pinned for a single hash only. While a guard is pinned, no cache frame
-    /// can be freed, so compactions and lookups would read every node that misses the cache again
-    /// and again.
+    /// Returns whether the older parts of the leaf may contain a key with this hash. Like a lookup,
+    /// this pins a guard for a single hash only: while a guard is pinned, no cache frame can be
+    /// freed, so compactions and lookups would have to read the same uncached nodes over and over.
     fn holds_older(&self, hash: u64) -> bool {
         let trunk = &self.trunk;
         let guard = trunk.store.epochs().pin();
@@ -387,8 +384,8 @@ impl CompactionJob {
         })
     }
 
-    /// Replaces the job's inputs in the trunk by its result, if its pivot is unchanged. Otherwise
-    /// discards the result.
+    /// Replaces the job's inputs in the trunk with its result if the pivot is unchanged, and
+    /// discards the result otherwise.
     fn install(&mut self, result: Option<(BuiltRun, maplet::WrittenMaplet)>) {
         let trunk = Arc::clone(&self.trunk);
         let mut writer = trunk.lock();
@@ -426,8 +423,8 @@ impl CompactionJob {
         self.give_up();
     }
 
-    /// Returns the new run and its maplet as a part of the pivot's stack. Their extents become part
-    /// of the generation that is being built.
+    /// Turns the new run and its maplet into a part of the pivot's stack. Their extents join the
+    /// generation that is being built.
     fn adopt_result(&self, built: BuiltRun, written: maplet::WrittenMaplet) -> OwnedPart {
         let trunk = &self.trunk;
         trunk.install_extents(&built.run, &built.extents, &written.extents);
@@ -467,7 +464,7 @@ impl CompactionJob {
         }
     }
 
-    /// Releases the job's inputs, and discards any output that was not installed.
+    /// Releases the job's inputs and discards any output that was not installed.
     fn give_up(&mut self) {
         if let JobPhase::Mapping(built, _) = std::mem::replace(&mut self.phase, JobPhase::Over) {
             built.abandon(&self.trunk.store);

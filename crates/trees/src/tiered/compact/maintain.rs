@@ -1,5 +1,4 @@
-//! Maintenance that is not triggered by writes: full compactions of those leaves for which they are
-//! most worthwhile.
+//! Maintenance that writes do not trigger: full compactions of the leaves that benefit most.
 
 use super::compactor::Compactor;
 use crate::run::IndexedRun;
@@ -15,15 +14,14 @@ use alluvium_storage::Result;
 pub struct MaintenanceLimits {
     /// Number of bytes that full compactions may still write.
     pub budget_bytes: u64,
-    /// Whether all data fits into the cache. Because the cache also keeps nodes that are written,
-    /// rewritten data then need not be read again.
+    /// Whether all data fits into the cache. If it does, rewritten data need not be read again,
+    /// because the cache keeps newly written nodes.
     pub fits_cache: bool,
 }
 
 impl Compactor {
-    /// Requests a full compaction of the leaf for which it is most worthwhile. Returns whether it
-    /// requested one: it does not if no leaf is worthwhile or if the budget is exhausted. The
-    /// compaction itself runs as a later step.
+    /// Requests a full compaction of the leaf that benefits most. Returns `false` if no leaf is
+    /// worth compacting or the budget is exhausted. The compaction itself runs as a later step.
     ///
     /// # Errors
     /// I/O errors.
@@ -37,9 +35,9 @@ impl Compactor {
         Ok(true)
     }
 
-    /// Requests a full compaction of the leaf that contains `key`: flushes all data above the leaf
-    /// down to it, and plans a compaction of the leaf into one run. The compaction itself runs as a
-    /// later step.
+    /// Requests a full compaction of the leaf that contains `key`: flushes all data from the nodes
+    /// above down to the leaf, and plans a compaction of the leaf into one run. The compaction
+    /// itself runs as a later step.
     ///
     /// # Errors
     /// I/O errors.
@@ -51,16 +49,16 @@ impl Compactor {
             let nodes = shaper.flush_path(root.draft(), key, NodeRank::Root)?;
             let root = shaper.add_root_levels(nodes);
             state.full.insert(leaf_for(&root, key).range.low.clone());
-            // Replace the leaf by a copy, because compactions are planned only for new nodes. This
-            // matters if no data was flushed to the leaf.
+            // Replace the leaf with a copy even if nothing was flushed to it, because compactions
+            // are planned only for new nodes.
             let leaf = leaf_for(&root, key).draft();
             Ok(Some(replace(&root, 0, key, leaf)))
         })?;
         Ok(())
     }
 
-    /// Returns the low key of the most worthwhile leaf that the budget allows, and the maximum
-    /// number of bytes that its full compaction writes. Returns `None` if no leaf is worthwhile.
+    /// Returns the low key of the leaf that benefits most within the budget, and the maximum number
+    /// of bytes that its full compaction writes. Returns `None` if no leaf is worth compacting.
     fn select_candidate(&self, maintenance: &MaintenanceLimits) -> Option<(Box<[u8]>, u64)> {
         let version = self.trunk.version();
         let uses = self.trunk.usage.leaves();
@@ -72,8 +70,8 @@ impl Compactor {
         walk(&version.root, &AncestorData::default(), &mut |leaf, above| {
             match writer.inflight.underway(0, &leaf.range.low) {
                 None => {}
-                // The queued compaction may lack space, although a compaction of the whole leaf
-                // together with all data above it would free some.
+                // The queued compaction may not find enough space, whereas compacting the whole
+                // leaf and all data above it would free some.
                 Some(CompactionState::Queued)
                     if is_scarce && (above.runs > 0 || !writer.full.contains(&leaf.range.low)) => {}
                 Some(_) => return,
@@ -100,7 +98,7 @@ impl Compactor {
     }
 }
 
-/// The estimated share of a leaf in the data of the nodes above it.
+/// A leaf's estimated share of the data in the nodes above it.
 #[derive(Clone, Copy, Debug, Default)]
 struct AncestorData {
     bytes: u64,
@@ -146,7 +144,7 @@ fn range_deletes(node: &TrunkNode, index: usize) -> u64 {
     node.stack(index).map(|layer| of(layer.part)).sum()
 }
 
-/// Returns the sequence number of the newest message in a pivot's stack, or a number above it.
+/// Returns the sequence number of the newest message in a pivot's stack, or an upper bound of it.
 fn newest(node: &TrunkNode, index: usize) -> SequenceNumber {
     let runs = node.stack(index).flat_map(|layer| layer.part.group.runs());
     runs.map(|(_, run)| run.newest()).max().unwrap_or(0)

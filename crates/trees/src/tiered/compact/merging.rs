@@ -13,12 +13,12 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(super) enum CompactionMerge {
-    /// The merge copies every record and adopts no leaf.
+    /// Copies every record and adopts no leaf.
     Copying(Box<RunMerger>),
     Stitching(Box<RunMerger<StitchInput>>),
 }
 
-/// A run of which leaves were adopted without reading their keys.
+/// A run from which leaves were adopted without reading their keys.
 pub(super) struct AdoptedRun {
     pub(super) run: NodePointer,
     pub(super) leaves: u64,
@@ -28,10 +28,10 @@ pub(super) struct AdoptedRun {
 /// The conditions under which a compaction adopts leaves.
 pub(super) struct AdoptionConditions<'a> {
     pub(super) adoption: AdoptionPolicy,
-    /// Approximate number of times that each key will be merged again by later compactions.
+    /// Approximate number of times that later compactions will merge each key again.
     pub(super) rewrites: u64,
-    /// Returns whether the maplet of the run's group may be merged as a whole into the new maplet,
-    /// which adoption requires.
+    /// Returns whether the whole maplet of the run's group may be merged into the new maplet.
+    /// Adoption requires this.
     pub(super) is_whole: &'a dyn Fn(&IndexedRun) -> bool,
 }
 
@@ -45,8 +45,8 @@ impl fmt::Debug for CompactionMerge {
 }
 
 impl AdoptionConditions<'_> {
-    /// Returns the maximum length of a sequence of adoptable leaves that is copied rather than
-    /// adopted. Returns `None` if all leaves are to be copied.
+    /// Returns the length up to which a sequence of adoptable leaves is copied instead of adopted,
+    /// or `None` if all leaves are to be copied.
     fn threshold(&self, store: &Store, sources: &[RunSource]) -> Option<u32> {
         let may_adopt = |source: &&RunSource| (self.is_whole)(&source.run) && source.run.is_adoptable(false);
         if self.adoption == AdoptionPolicy::Never {
@@ -104,7 +104,7 @@ impl CompactionMerge {
         Ok(CompactionMerge::Stitching(Box::new(fused)))
     }
 
-    /// Returns whether the merge searches its inputs for leaves to adopt.
+    /// Returns whether the merge looks for leaves to adopt.
     pub(super) fn is_stitching(&self) -> bool {
         matches!(self, CompactionMerge::Stitching(_))
     }
@@ -116,8 +116,8 @@ impl CompactionMerge {
         }
     }
 
-    /// Completes the run. Returns the run, or `None` if no record remains, with the amounts read
-    /// and the runs from which leaves were adopted.
+    /// Completes the run. Returns the run (`None` if no record remains), the input counts, and the
+    /// runs from which leaves were adopted.
     pub(super) fn finish(self) -> Result<(Option<BuiltRun>, InputCounts, Vec<AdoptedRun>)> {
         let fused = match self {
             CompactionMerge::Copying(fused) => {

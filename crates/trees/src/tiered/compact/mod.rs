@@ -1,5 +1,5 @@
-//! Compaction. A compaction runs in slices outside of the trunk's lock, and then installs its
-//! result in the trunk.
+//! Compaction. A compaction merges in slices without the trunk's lock, and then installs its result
+//! in the trunk.
 //!
 //! *Scope*: the order in which jobs run; how part of a stack is merged into one run with its
 //! maplet; which leaves are worth compacting although no write triggers it.

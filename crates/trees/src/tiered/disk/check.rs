@@ -1,4 +1,4 @@
-//! Checks the tree, and reports every violation of an invariant as one sentence.
+//! Checks the tree, and describes each violation of an invariant in one sentence.
 
 use super::contents::check_contents;
 use crate::run::CursorAccess;
@@ -11,13 +11,13 @@ use alluvium_storage::store::Store;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Checks the tree, and returns all errors found in it together with the extents that it uses. No
-/// step may run during the call. `jobs` lists the jobs that have started and not finished, because
-/// they use extents too. `durable` is the root of the durable generation, if there is one. `tell`
-/// receives the progress after each run or maplet, and may abort the check by returning an error.
+/// Checks the tree, and returns all errors found and the extents that the tree uses. No step may
+/// run during the call. `jobs` lists the jobs that have started but not finished, because they use
+/// extents too. `durable` is the root of the durable generation, if there is one. `tell` is called
+/// with the progress after each run or maplet, and may abort the check by returning an error.
 ///
 /// # Errors
-/// I/O errors and errors of `tell`. Damage is reported in the result, not returned as an error.
+/// I/O errors and errors of `tell`. Damage is part of the result, not an error.
 pub(crate) fn examine(
     trunk: &Trunk,
     depth: CheckLevel,
@@ -56,8 +56,8 @@ pub(crate) fn examine(
         }
         check_wishes(&state, &nodes, &mut found);
         reachable = state.uses.reachable();
-        // Extents that only compactions use would be lost if a checkpoint were written now and a
-        // crash after it ended the compactions.
+        // An extent that only compactions use would leak if a checkpoint were written now and a
+        // crash then ended the compactions.
         let shown = UseCounts::of(nodes.iter().map(|node| &**node), []).reachable();
         let hidden = reachable.keys().filter(|extent| !shown.contains_key(extent));
         found.extend(hidden.map(|extent| format!("{extent} is used only by compactions (T5)")));
@@ -81,8 +81,7 @@ pub(crate) fn examine(
 fn check_depths(trunk: &Trunk, node: &TrunkNode, found: &mut Vec<String>) {
     let most = trunk.options.shape.most_runs();
     for pivot in 0..node.pivots.len() {
-        // A leaf cannot flush its runs. It may have too many until its compaction has finished,
-        // however long that takes.
+        // A leaf cannot flush its runs. It may have too many for as long as its compaction takes.
         if node.is_leaf() && trunk.lock().inflight.job_of(0, &node.range.low).is_some() {
             continue;
         }
@@ -101,7 +100,7 @@ fn check_depths(trunk: &Trunk, node: &TrunkNode, found: &mut Vec<String>) {
 }
 
 /// Returns the estimated and the actual number of records for each pivot whose stack is not empty.
-/// This reads and counts every record.
+/// The actual number is found by reading every record.
 ///
 /// # Errors
 /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -139,8 +138,8 @@ pub(crate) fn count_records(trunk: &Trunk) -> Result<Vec<(u64, u64)>> {
     Ok(counts)
 }
 
-/// Returns a description if the number of trunk nodes in an extent differs from the number found,
-/// and `None` otherwise.
+/// Returns a description if the recorded number of trunk nodes in an extent differs from the number
+/// found, and `None` otherwise.
 fn wrong_extents(state: &WriterState, nodes: &[Arc<TrunkNode>], store: &Store) -> Option<String> {
     match TrunkExtents::of(nodes.iter().map(|node| &node.stored), store) {
         Ok(found) if found == state.extents => None,

@@ -1,4 +1,4 @@
-//! Checkpoints of the trunk. A checkpoint writes the changed nodes, children before their parents.
+//! Trunk checkpoints. A checkpoint writes the changed nodes, children before parents.
 
 use super::format::TreeRoot;
 use super::stored_node;
@@ -11,9 +11,10 @@ use alluvium_storage::extents::{AllocationClass, Extent};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Maximum number of rounds in which changed nodes are written while the trunk may still change.
+/// Maximum number of rounds in which a checkpoint writes changed nodes while the trunk may still
+/// change.
 const ROUNDS: usize = 4;
-/// Maximum number of nodes that may remain to be written while the trunk is locked.
+/// Number of unwritten nodes that may be left for the final phase, which holds the trunk's lock.
 const FEW: usize = 4;
 
 /// Trunk nodes that have been written, and the extents that contain them. These extents do not
@@ -37,16 +38,15 @@ impl Checkpointer {
         }
     }
 
-    /// Writes most of a checkpoint while other steps may continue, so that
-    /// [`Checkpointer::checkpoint_root`] has little left to write. Only one checkpoint may run at a
-    /// time.
+    /// Writes most of a checkpoint while other steps continue, to leave little work for
+    /// [`Checkpointer::checkpoint_root`]. Only one checkpoint may run at a time.
     ///
     /// # Errors
-    /// If the disk is full, returns an error and leaves the tree unchanged. After a failed write
+    /// If the disk is full, returns an error and leaves the tree unchanged. After a failed write,
     /// the store refuses changes.
     pub(crate) fn prepare(&self) -> Result<()> {
-        // The few nodes that change during a round are written in the next round. The last few
-        // nodes are written later, while the trunk is locked.
+        // Each round writes the few nodes that changed during the previous one. The last few are
+        // written later, under the trunk's lock.
         for round in 0..ROUNDS {
             let version = self.trunk.version();
             let nodes = if round == 0 && self.trunk.lock().extents.is_sparse() {
@@ -64,9 +64,9 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Writes the rest of a checkpoint and returns the root that `open.rs` reads. As long as the
-    /// returned value exists, the trunk cannot be changed, so that the caller can record the state
-    /// of the extents at the same point.
+    /// Writes the rest of a checkpoint and returns the root that `open.rs` reads. The trunk cannot
+    /// change while the returned value exists, so the caller can record the extents in the matching
+    /// state.
     ///
     /// # Errors
     /// See [`Checkpointer::prepare`].
@@ -84,8 +84,8 @@ impl Checkpointer {
         Ok(CheckpointRoot::new(root.encode(), version.stamp.cut, writer))
     }
 
-    /// Writes nodes, children before their parents. If a child has left the current version in the
-    /// meantime, its parent has left it too and is skipped.
+    /// Writes nodes, children before parents. If a child has left the current version in the
+    /// meantime, so has its parent, which is then skipped.
     fn write_nodes(&self, mut nodes: Vec<Arc<TrunkNode>>) -> Result<WrittenNodes> {
         if nodes.is_empty() {
             return Ok(WrittenNodes {
@@ -111,7 +111,7 @@ impl Checkpointer {
         Ok(WrittenNodes { nodes, extents })
     }
 
-    /// Sets the new locations of nodes, and releases their previous locations.
+    /// Records the new locations of nodes and releases their previous locations.
     fn note(&self, writer: &mut TrunkWriter<'_>, written: WrittenNodes) {
         let nodes = written
             .nodes
@@ -124,7 +124,7 @@ impl Checkpointer {
 }
 
 /// Returns the nodes of a trunk that no checkpoint has written. If a node has been written, so have
-/// all its descendants, so they are not visited.
+/// all its descendants, so the search does not descend into it.
 fn unwritten(root: &Arc<TrunkNode>) -> Vec<Arc<TrunkNode>> {
     let mut nodes = Vec::new();
     let mut next = vec![root];
@@ -137,7 +137,7 @@ fn unwritten(root: &Arc<TrunkNode>) -> Vec<Arc<TrunkNode>> {
     nodes
 }
 
-/// Writes nodes that are all at the same height. Their children must already have been written.
+/// Writes nodes of equal height. Their children must already have been written.
 fn write_level(
     writer: &mut ValueWriter,
     level: &[Arc<TrunkNode>],

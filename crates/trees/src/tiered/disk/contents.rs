@@ -1,9 +1,9 @@
 //! Checks everything that readers of a tree can reach: trunk nodes, footers, index nodes, leaves,
-//! values and maplets. Maplets and runs are read one after another, in the order of their locations
-//! on the device. Damage is added to a list, and the check continues.
+//! values and maplets. Maplets and runs are read one at a time, in device order. The check collects
+//! damage in a list and continues.
 //!
-//! The check needs memory for the locations of all structures, one open run or maplet at a time,
-//! and a few mebibytes of nodes.
+//! The check needs memory for the locations of all structures, for one open run or maplet at a
+//! time, and for a few mebibytes of nodes.
 
 use super::reachable::{ReachableStructures, merged, tell_damage};
 use crate::maplet::Maplet;
@@ -18,18 +18,18 @@ use alluvium_storage::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Maximum number of keys that are looked up in a maplet in one batch. The keys of a batch are
-/// looked up in the order of their pages.
+/// Maximum number of keys looked up in a maplet in one batch. The keys of a batch are sorted by
+/// maplet page.
 const KEYS_AT_ONCE: usize = 16 << 10;
-/// Approximate maximum size in bytes of the keys of one batch.
+/// Approximate maximum total size of a batch's keys, in bytes.
 const KEY_BYTES_AT_ONCE: usize = 1 << 20;
 
-/// Checks everything reachable from the root of a tree. The data files must not be written during
-/// the check. `live_bytes` is the approximate amount of live data in bytes, for progress reports.
+/// Checks everything reachable from a tree's root. The data files must not be written during the
+/// check. `live_bytes` is the approximate amount of live data in bytes, used for progress reports.
 /// `tell` may abort the check by returning an error.
 ///
 /// # Errors
-/// Errors of `tell`. Unreadable data is reported in the result, not returned as an error.
+/// Errors of `tell`. Unreadable data is part of the result, not an error.
 pub fn check_files(
     files: DataFiles<'_>,
     root: &[u8],
@@ -61,8 +61,8 @@ pub(super) fn check_contents(
                 .or_insert_with(|| Arc::clone(&part.group));
         }
     }
-    // Also check the durable generation. If the process crashes or shuts down cleanly now, the next
-    // open reads that generation.
+    // Also check the durable generation, because the next open reads it if the process exits now,
+    // whether by a crash or a clean shutdown.
     if let Some(root) = durable {
         names.read(files, root);
     }
@@ -75,7 +75,7 @@ pub(super) fn check_contents(
     Ok(check.findings)
 }
 
-/// An open store, and the groups of its current version.
+/// An open store, and the groups of the tree's current version.
 type OpenGroups<'o> = Option<(&'o Store, &'o HashMap<u64, Arc<MapletGroup>>)>;
 
 struct TreeContentsChecker<'c> {
@@ -113,7 +113,7 @@ impl<'c> TreeContentsChecker<'c> {
         self.told()?;
         for (pointer, group) in names.maplets.values() {
             let CheckFindings { found, read, .. } = &mut self.findings;
-            // If the maplet is open, compare the state in memory with the pages on the device.
+            // If the maplet is open, compare its in-memory state with the pages on the device.
             let opened = open.and_then(|(_, groups)| groups.get(group));
             let opened = opened.filter(|group| group.maplet.pointer() == pointer);
             let maplet = match opened {
@@ -171,23 +171,23 @@ impl<'c> TreeContentsChecker<'c> {
     }
 }
 
-/// Keys of a run that are to be looked up in the maplet of its group, which must contain them (T6).
-/// These lookups use the cache. Whether the maplet's pages on the device are intact is checked
-/// separately.
+/// Keys of a run to look up in the maplet of the run's group, which must contain them (T6). These
+/// lookups go through the cache, because a separate check verifies the maplet's pages on the
+/// device.
 struct MapletKeyBatch<'l> {
     store: &'l Store,
     group: &'l MapletGroup,
     need: &'l super::reachable::RunNeed,
     place: u16,
-    /// For each key, its maplet page, its hash, and its offset in `keys`.
+    /// The maplet page, the hash, and the offset in `keys` of each key.
     pending: Vec<(u64, u64, usize)>,
     keys: Vec<u8>,
     missed: Vec<String>,
-    /// Whether a maplet page could not be read. That error has already been reported.
+    /// Whether a maplet page could not be read. The error has already been reported.
     failed: bool,
 }
 
-/// Maximum number of keys per run that are reported as missing from the maplet.
+/// Maximum number of missing keys reported for each run.
 const MOST_MISSED: usize = 8;
 
 impl<'l> MapletKeyBatch<'l> {

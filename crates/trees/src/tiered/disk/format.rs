@@ -54,8 +54,7 @@ use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::{DiskLocation, Error, IMPOSSIBLE, NodePointer, PageSize, Result};
 
 const VERSION: u8 = 3;
-/// Maximum number of groups, clips, bundles, pivots or parts in a node. A tree never creates nearly
-/// as many.
+/// Maximum number of groups, clips, bundles, pivots or parts in a node. Real nodes have far fewer.
 const MOST: u64 = 1 << 20;
 
 /// The root of a tree on disk, from which the tree is opened.
@@ -67,19 +66,19 @@ pub struct TreeRoot {
     pub trunk: ValuePointer,
 }
 
-/// A trunk node as it is stored on disk. It refers to other structures by their locations, without
-/// opening them.
+/// A trunk node in its on-disk form. It refers to other structures by location, without opening
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredNode {
     /// Number of levels below the node; 0 for a leaf.
     pub height: u8,
-    /// The number that the next received bundle will have.
+    /// The number of the next bundle that the node receives.
     pub next: u64,
     /// The key range of the node.
     pub range: KeyRange,
-    /// The groups to which the parts of this node refer.
+    /// The groups that the node's parts refer to.
     pub groups: Vec<StoredGroup>,
-    /// The clips to which the parts of this node refer.
+    /// The clips that the node's parts refer to.
     pub clips: Vec<KeyRange>,
     /// The parts of each bundle, oldest to newest.
     pub bundles: Vec<Vec<StoredPart>>,
@@ -95,8 +94,8 @@ pub struct StoredGroup {
     pub id: u64,
     /// The directory of the maplet, from which the maplet is opened.
     pub maplet: NodePointer,
-    /// The runs of the group, oldest to newest. An entry is `None` if the node does not need the
-    /// run.
+    /// The runs of the group, oldest to newest. The entry of a run that the node does not need is
+    /// `None`.
     pub runs: Vec<Option<StoredRun>>,
 }
 
@@ -110,16 +109,16 @@ pub struct StoredRun {
     pub base: SequenceNumber,
 }
 
-/// A stored part, which consists of the indices of its group and its clip.
+/// A stored part: the indices of its group and its clip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredPart {
     /// Index of the group in the node's list of groups.
     pub group: usize,
-    /// Index of the clip in the node's list of clips, if the part has a clip.
+    /// Index of the clip in the node's list of clips, or `None` if the part has no clip.
     pub clip: Option<usize>,
 }
 
-/// A pivot as it is stored on disk.
+/// A pivot in its on-disk form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPivot {
     /// The smallest key of the pivot's range.
@@ -129,7 +128,7 @@ pub struct StoredPivot {
     /// The pivot's own parts with their weights, oldest to newest.
     pub own: Vec<(StoredPart, RangeWeight)>,
     /// For each bundle that is live for this pivot, the weights of its parts. The live bundles are
-    /// the newest bundles of the node.
+    /// always the node's newest ones.
     pub live: Vec<Vec<RangeWeight>>,
 }
 
@@ -145,7 +144,7 @@ impl TreeRoot {
         out
     }
 
-    /// Decodes the root of a tree that a checkpoint has returned.
+    /// Decodes a root that a checkpoint returned.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
@@ -238,7 +237,7 @@ impl StoredNode {
         out
     }
 
-    /// Decodes a node, and checks all properties of its shape that other code relies on.
+    /// Decodes a node, and verifies every property of its shape that other code relies on.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
@@ -299,8 +298,7 @@ impl StoredPivot {
     }
 }
 
-/// A decoder for bytes that may be damaged. `place` is their location, which is used in error
-/// messages.
+/// A decoder for bytes that may be damaged. Error messages name `place` as their location.
 struct TrunkDecoder<'b> {
     reader: ByteReader<'b>,
     place: &'b DiskLocation,
@@ -351,7 +349,7 @@ impl<'b> TrunkDecoder<'b> {
 
     fn count(&mut self) -> Result<usize> {
         let count = self.varint()?;
-        // Each element of the list occupies at least one byte.
+        // Every list element occupies at least one byte.
         if count > MOST.min(self.reader.remaining() as u64) {
             return Err(self.bad("a count of what follows"));
         }
@@ -402,7 +400,7 @@ impl<'b> TrunkDecoder<'b> {
         })
     }
 
-    /// Decodes a list that is preceded by the number of its elements.
+    /// Decodes a list preceded by its length.
     fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let count = self.count()?;
         (0..count).map(|_| read(self)).collect()
@@ -442,7 +440,7 @@ impl<'b> TrunkDecoder<'b> {
     }
 
     /// Decodes a pivot. `groups` and `clips` are the numbers of groups and clips in the node, and
-    /// `bundles` is the number of parts of each of its bundles.
+    /// `bundles` lists the number of parts in each of its bundles.
     #[allow(
         clippy::indexing_slicing,
         reason = "there are at most as many as bundles, asked before"

@@ -1,4 +1,4 @@
-//! Opening of a trunk: reads the nodes from the root down, and opens the structures that they refer
+//! Opens a trunk by reading its nodes from the root down and opening the structures that they refer
 //! to.
 
 use super::format::{StoredGroup, StoredNode, TreeRoot};
@@ -19,8 +19,8 @@ use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Opens the trunk with the given root, which a checkpoint returned. `cut` is the sequence number
-/// up to which the checkpoint contains every commit.
+/// Opens the trunk with the given root, which a checkpoint returned. The checkpoint contains every
+/// commit up to the sequence number `cut`.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::NewerFormat`], or I/O errors.
@@ -47,9 +47,9 @@ pub(super) struct TrunkOpener<'s> {
     store: &'s Store,
     groups: HashMap<u64, (NodePointer, Arc<MapletGroup>)>,
     runs: HashMap<RunKey, IndexedRun>,
-    /// During a repair, the runs whose footers are unreadable.
+    /// Runs with unreadable footers. Set only during a repair.
     gone: Option<&'s HashSet<RunKey>>,
-    /// The rebuilt maplets, by the key of the damaged maplet that each one replaces.
+    /// The rebuilt maplets, each under the key of the damaged maplet that it replaces.
     made: BTreeMap<RunKey, Maplet>,
 }
 
@@ -64,8 +64,8 @@ impl<'s> TrunkOpener<'s> {
         }
     }
 
-    /// Creates an opener for a repair. The runs in `gone` are lost, and the maplets in `made` have
-    /// been rebuilt.
+    /// Creates an opener for a repair. The runs in `gone` are lost, and `made` holds the rebuilt
+    /// maplets.
     pub(super) fn salvaging(
         store: &'s Store,
         gone: &'s HashSet<RunKey>,
@@ -137,8 +137,8 @@ impl NodeResolver for TrunkOpener<'_> {
                 group
             }
         };
-        // A node lists only the runs that it needs, so further entries of a shared group may have
-        // to be filled in.
+        // Each node lists only the runs that it needs, so another node may fill in more entries of
+        // a shared group.
         for (slot, name) in group.runs.iter().zip(&name.runs) {
             if let Some(name) = name
                 && slot.get().is_none()
@@ -167,7 +167,7 @@ impl NodeResolver for TrunkOpener<'_> {
     }
 }
 
-/// Returns an empty subtree of the given height, which has one node with one pivot on each level.
+/// Returns an empty subtree of the given height, with one node and one pivot per level.
 fn empty(height: u8, range: &KeyRange) -> TrunkNode {
     if height == 0 {
         return TrunkNode::leaf(range.clone());

@@ -1,5 +1,5 @@
-//! The structures that a trunk on disk refers to, determined by reading the trunk without opening
-//! them. Checks use this, and so does the reconstruction of an extent map.
+//! The structures that an on-disk trunk refers to, found by reading the trunk without opening them.
+//! Checks use this, and so does the reconstruction of the extent map.
 
 use super::format::{StoredNode, StoredPart, TreeRoot};
 use crate::maplet::Maplet;
@@ -14,13 +14,13 @@ use alluvium_storage::extents::{Extent, ReachableExtent};
 use alluvium_storage::{DiskLocation, Error, NodePointer, OnDiskObject, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Returns the location of a tree's root, for error messages. The caller of the tree stores the
-/// root itself.
+/// Returns a location to report for a tree's root in error messages. The root itself is stored by
+/// the tree's caller.
 pub(super) fn root_place() -> DiskLocation {
     DiskLocation::new(OnDiskObject::Node, "the root of a tree", 0)
 }
 
-/// A key range in which a group needs a run, and the run's place in that group.
+/// A key range in which readers reach a run through a group, and the run's index in that group.
 #[derive(Clone, Debug)]
 pub(super) struct RunNeed {
     pub(crate) range: KeyRange,
@@ -53,7 +53,7 @@ pub(super) struct DamagedTrunkNode {
 
 impl ReachableStructures {
     /// Adds everything reachable from the root of a tree. A damaged trunk node is added to
-    /// `damaged`, and the structures below it are omitted.
+    /// `damaged`, and everything below it is omitted.
     pub(crate) fn read(&mut self, files: DataFiles<'_>, root: &[u8]) {
         match TreeRoot::decode(root, &root_place(), files.page_size) {
             Ok(root) => self.read_trunk(files, root.trunk),
@@ -94,8 +94,8 @@ impl ReachableStructures {
         StoredNode::decode(&bytes, &pointer.node.place(), files.page_size)
     }
 
-    /// Adds the copy on disk of a node that is part of the current version, and checks that it can
-    /// be read.
+    /// Reads the on-disk copy of a node of the current version to verify that it is intact, and
+    /// adds the copy.
     pub(super) fn read_again(&mut self, files: DataFiles<'_>, pointer: &ValuePointer) {
         if self.seen.insert(*pointer)
             && let Err(error) = self.read_node(files, pointer)
@@ -107,15 +107,15 @@ impl ReachableStructures {
         }
     }
 
-    /// Adds the structures to which a node in memory refers.
+    /// Adds the structures that an in-memory node refers to.
     pub(super) fn add_node(&mut self, node: &TrunkNode) {
         for (part, range) in node.uses() {
             let group = &part.group;
             let maplet = *group.maplet.pointer();
             self.maplets.insert(key_of(&maplet), (maplet, group.id));
             for (place, run) in group.runs() {
-                // Runs that do not overlap the range may have been deleted while the group still
-                // exists.
+                // A run outside of the range may already have been deleted, although its group
+                // still exists.
                 if range.overlaps(run.low(), run.high()) {
                     self.need(run.pointer(), &range, group.id, place);
                 }
@@ -123,7 +123,7 @@ impl ReachableStructures {
         }
     }
 
-    /// Adds the structures to which a node on disk refers.
+    /// Adds the structures that an on-disk node refers to.
     fn add_form(&mut self, form: &StoredNode) {
         for group in &form.groups {
             self.maplets
@@ -182,8 +182,8 @@ fn pivot_range(form: &StoredNode, index: usize) -> KeyRange {
     }
 }
 
-/// Returns the key ranges of `needs` in ascending order. Ranges that overlap or are adjacent are
-/// merged into one.
+/// Returns the key ranges of `needs` in ascending order, with overlapping and adjacent ranges
+/// merged.
 pub(crate) fn merged(needs: &[RunNeed]) -> Vec<KeyRange> {
     let mut ranges: Vec<KeyRange> = needs.iter().map(|need| need.range.clone()).collect();
     ranges.sort_unstable_by(|one, other| one.low.cmp(&other.low));
@@ -210,9 +210,9 @@ pub(crate) fn merged(needs: &[RunNeed]) -> Vec<KeyRange> {
     merged
 }
 
-/// Returns every extent reachable from the root of a tree, with the number of its references and of
-/// its live bytes. This reconstructs the contents of the extent map without reading it. Trunk nodes
-/// do not record which extents they are in, so the smallest possible extents are assumed for them.
+/// Returns every extent reachable from the root of a tree, with its reference count and its live
+/// bytes. This reconstructs the extent map without reading it. Trunk nodes do not record their
+/// extents, so the smallest possible extents are assumed for them.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a structure that lists extents is damaged; I/O errors.
@@ -233,7 +233,7 @@ pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>
     Ok(sums.reached())
 }
 
-/// The reachable extents, with the number of their references and of their live bytes.
+/// The reachable extents, with their reference counts and live bytes.
 #[derive(Debug, Default)]
 pub(crate) struct ExtentSums {
     extents: BTreeMap<Extent, (u32, u64)>,

@@ -1,6 +1,6 @@
-//! Repair of damaged leaves, index nodes and values. Such damage stops every compaction and scan
-//! that reads the damaged node. The repair compacts the affected leaves of the trunk and omits the
-//! damaged nodes, whose records are lost.
+//! Repairs damaged leaves, index nodes and values. Such damage stops every compaction and scan that
+//! reads the damaged node. The repair compacts the affected leaves of the trunk without the damaged
+//! nodes, whose records are lost.
 
 use super::reachable::{ReachableStructures, merged};
 use crate::repair_result::RunRepairResult;
@@ -12,19 +12,19 @@ use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::Result;
 use std::collections::BTreeMap;
 
-/// Compacts those leaves of a trunk that need damaged leaves, index nodes or values, and omits the
+/// Compacts every trunk leaf that refers to damaged leaves, index nodes or values, and omits the
 /// damaged data. This reads the whole tree. The caller must prevent all other changes to the tree
-/// until this returns.
+/// until the call returns.
 ///
 /// # Errors
-/// I/O errors. Leaves that were repaired before the error stay repaired.
+/// I/O errors. Leaves repaired before the error stay repaired.
 pub(crate) fn repair(trunk: &Trunk, compactor: &Compactor) -> Result<RunRepairResult> {
     let mut mended = RunRepairResult::default();
     let damaged = leave_out(trunk, &mut mended);
     let mut before = None;
     while let Some(key) = still_needed(trunk, &damaged) {
         if before.as_ref() == Some(&key) {
-            // The compaction did not change anything, because no compaction runs on data in an
+            // The damage is still there: the compaction never ran, because its data is on an
             // unreadable tier.
             let key = key.escape_ascii();
             mended.left = Some(format!("other data of the keys from \"{key}\" on cannot be read"));
@@ -51,7 +51,7 @@ fn leave_out(trunk: &Trunk, mended: &mut RunRepairResult) -> BTreeMap<RunKey, Ve
         let Some((_, needs)) = names.runs.get(&key) else {
             continue;
         };
-        // A run may belong to several groups, but it is checked only once.
+        // A run may belong to several groups, but is checked only once.
         let of_run = damaged.entry(key).or_insert_with(|| {
             let within = merged(needs);
             let nodes = run.damaged_within(DataFiles::of(&trunk.store), &within);
@@ -66,8 +66,7 @@ fn leave_out(trunk: &Trunk, mended: &mut RunRepairResult) -> BTreeMap<RunKey, Ve
     damaged
 }
 
-/// Returns a key for which readers still reach one of the damaged nodes, or `None` if there is no
-/// such key.
+/// Returns a key whose readers still reach a damaged node, or `None` if there is no such key.
 fn still_needed(trunk: &Trunk, damaged: &BTreeMap<RunKey, Vec<DamagedNode>>) -> Option<Box<[u8]>> {
     for node in all_nodes(&trunk.version().root) {
         for (part, range) in node.uses() {
@@ -85,7 +84,7 @@ fn still_needed(trunk: &Trunk, damaged: &BTreeMap<RunKey, Vec<DamagedNode>>) -> 
     None
 }
 
-/// Runs each due background step to completion, until none is due.
+/// Runs all due background steps to completion.
 fn settle(compactor: &Compactor) -> Result<()> {
     while let Some(mut step) = compactor.next_step()? {
         while step.poll(usize::MAX)? != StepProgress::Done {}

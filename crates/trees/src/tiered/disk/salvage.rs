@@ -1,11 +1,11 @@
-//! Opens as much as possible of a damaged tree, for a repair. A damaged maplet is rebuilt from the
-//! keys of its runs. Runs without a readable footer, and everything below a damaged trunk node, are
-//! dropped and reported.
+//! Opens as much as possible of a damaged tree for a repair. Damaged maplets are rebuilt from the
+//! keys of their runs. Runs without a readable footer, and everything below a damaged trunk node,
+//! are dropped and reported.
 //!
 //! The repair has two steps, because the extents in use must be known before anything is written.
-//! [`TreeSalvage::survey`] only reads. [`TreeSalvage::open`] then writes new maplets, without
-//! overwriting existing data. The next checkpoint writes all trunk nodes again and releases their
-//! old space.
+//! [`TreeSalvage::survey`] only reads. [`TreeSalvage::open`] then writes new maplets without
+//! overwriting existing data. The next checkpoint rewrites all trunk nodes and releases their old
+//! space.
 
 use super::format::TreeRoot;
 use super::open::TrunkOpener;
@@ -24,15 +24,15 @@ use alluvium_storage::store::Store;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// A range of keys whose data has been lost, completely or in part.
+/// A key range that has lost some or all of its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostRange {
     pub range: KeyRange,
-    /// A description of the lost data and of the cause.
+    /// What was lost, and why.
     pub what: String,
 }
 
-/// The damage to those structures of a tree that are needed to open it.
+/// The damage to the structures that are needed to open a tree.
 #[derive(Debug)]
 pub struct TreeSalvage {
     names: ReachableStructures,
@@ -45,12 +45,12 @@ pub struct TreeSalvage {
 }
 
 impl TreeSalvage {
-    /// Reads the trunk of a tree and every footer and maplet that is reachable from its root, and
-    /// determines which are damaged.
+    /// Reads a tree's trunk and every footer and maplet reachable from its root, and determines
+    /// which are damaged.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the root of the trunk is damaged,
-    /// because then nothing can be reached.
+    /// because then nothing is reachable.
     pub fn survey(files: DataFiles<'_>, root: &[u8]) -> Result<TreeSalvage> {
         let mut names = ReachableStructures::default();
         names.read(files, root);
@@ -122,7 +122,7 @@ impl TreeSalvage {
         self.nodes || !self.runs.is_empty() || !self.maplets.is_empty()
     }
 
-    /// Returns the extents that the undamaged structures use, and the extents of the trunk.
+    /// Returns the extents of the trunk and of all undamaged structures.
     #[must_use]
     pub fn reached(&self) -> &[ReachableExtent] {
         &self.reached
@@ -133,7 +133,7 @@ impl TreeSalvage {
         &self.lost
     }
 
-    /// Returns one sentence for each repair that loses no data.
+    /// Describes each repair that loses no data, in one sentence.
     #[must_use]
     pub fn mended(&self) -> &[String] {
         &self.mended
@@ -147,8 +147,7 @@ impl TreeSalvage {
             if !self.maplets.contains(key) {
                 continue;
             }
-            // If the pointer refers to a tier that the store does not have, the pointer itself is
-            // damaged, so tier 0 is used.
+            // A pointer to a tier that the store does not have is itself damaged, so use tier 0.
             let is_there = store.tiers().get(damaged.tier).is_ok();
             let spec = MapletSpec {
                 fingerprint_bits: bits,
@@ -185,8 +184,8 @@ impl TreeSalvage {
                     |wrong: &RunViolation| matches!(wrong, RunViolation::Unreadable { node: Some(_), .. });
                 let wrong = wrong.iter().find(|wrong| !is_told(wrong));
                 if let (Some(wrong), Some(low)) = (wrong, ranges.first()) {
-                    // Lookups cannot find the unreadable records, because their keys are missing
-                    // from the new maplet.
+                    // Lookups cannot find the unreadable records, because their keys are not in the
+                    // new maplet.
                     let high = ranges.last().and_then(|last| last.high.clone());
                     self.lost.push(LostRange {
                         range: KeyRange {
@@ -215,8 +214,8 @@ impl TreeSalvage {
     }
 }
 
-/// Merges the hashes of another run into a maplet, and returns the new maplet. The previous maplet
-/// is discarded.
+/// Merges the hashes of another run into a maplet and returns the new maplet. The old one is
+/// discarded.
 fn merge(
     store: &Store,
     spec: &MapletSpec,
@@ -239,9 +238,9 @@ fn merge(
 }
 
 impl TreeSalvage {
-    /// Opens a damaged trunk. The extents of the store must be those that [`TreeSalvage::reached`]
-    /// lists. Returns the trunk, the key ranges whose data was lost, and descriptions of the
-    /// repairs that lost no data. The next checkpoint makes the repaired trunk durable.
+    /// Opens a damaged trunk. The store's extents must be those that [`TreeSalvage::reached`]
+    /// returned. Returns the trunk, the key ranges that lost data, and descriptions of the repairs
+    /// that lost none. The next checkpoint makes the repaired trunk durable.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the trunk cannot be opened even
@@ -262,7 +261,7 @@ impl TreeSalvage {
             fingerprint_bits: payload.fingerprint_bits,
             ..options
         };
-        // Make the next checkpoint write all nodes again.
+        // Make the next checkpoint rewrite all nodes.
         for node in all_nodes(&root) {
             node.stored.forget();
         }

@@ -1,5 +1,5 @@
-//! Conversion of trunk nodes between their forms in memory and on disk. Every group and clip of a
-//! node is stored only once and opened only once.
+//! Converts trunk nodes between their in-memory and on-disk forms. Each group and clip of a node is
+//! stored once and opened once.
 
 use super::format::{StoredGroup, StoredNode, StoredPart, StoredPivot, StoredRun};
 use crate::tiered::trunk::{
@@ -11,14 +11,14 @@ use alluvium_storage::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-/// Opens the groups and children to which a trunk node refers.
+/// Opens the groups and children that a trunk node refers to.
 pub(crate) trait NodeResolver {
     fn group(&mut self, name: &StoredGroup) -> Result<Arc<MapletGroup>>;
     /// Reads the child at `pointer`, which must have the given height and key range.
     fn child(&mut self, pointer: ValuePointer, height: u8, range: &KeyRange) -> Result<Arc<TrunkNode>>;
 }
 
-/// The groups and clips of a node. Each one is listed only once.
+/// The groups and clips of a node, without duplicates.
 #[derive(Default)]
 struct NodeReferenceTable<'n> {
     groups: Vec<&'n MapletGroup>,
@@ -45,9 +45,8 @@ impl<'n> NodeReferenceTable<'n> {
     }
 }
 
-/// Converts a node to the form in which it is stored on disk. `child` returns the location of a
-/// child on disk, or `None` if the child has no location yet. In that case, this function returns
-/// `None` too.
+/// Converts a node to its on-disk form. `child` returns a child's location on disk. If it returns
+/// `None`, because the child has no location yet, so does this function.
 pub(super) fn form_of(
     node: &TrunkNode,
     child: &dyn Fn(&Arc<TrunkNode>) -> Option<ValuePointer>,
@@ -109,8 +108,8 @@ pub(super) fn form_of(
     })
 }
 
-/// Returns the group number and the place of each run that any pivot of a node needs. Runs that are
-/// not returned may be deleted while the node still exists.
+/// Returns the group number and index in the group of each run that any of the node's pivots needs.
+/// All other runs may be deleted while the node still exists.
 fn needed(node: &TrunkNode) -> HashSet<(u64, usize)> {
     let mut needed = HashSet::new();
     for (part, range) in node.uses() {
@@ -123,8 +122,8 @@ fn needed(node: &TrunkNode) -> HashSet<(u64, usize)> {
     needed
 }
 
-/// Creates a node from its form on disk. `open` opens the groups and children to which the node
-/// refers.
+/// Creates a node from its on-disk form. `open` opens the groups and children that the node refers
+/// to.
 pub(super) fn node_of(form: StoredNode, open: &mut dyn NodeResolver) -> Result<TrunkNode> {
     let groups = form
         .groups
