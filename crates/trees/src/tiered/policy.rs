@@ -1,10 +1,9 @@
-//! The policy of the tree: every choice of what to flush, split, compact and merge, as pure
-//! functions of their arguments.
+//! The tree's policy: every choice of what to flush, split, compact and merge, as pure functions.
 //!
 //! *F* is the fan-out and *m* the size of a memtable in bytes (SplinterDB, Conway 2020, §3.3). A
-//! node flushes in three cases: it contains more than *F m* live bytes; more than half of that is
-//! for one child; or more than *3 F* runs are live for one child. The third case bounds the number
-//! of runs on a path of height *h* to *3 h F*.
+//! node flushes in three cases: if it contains more than *F m* live bytes, if more than half of
+//! that is for one child, or if more than *3 F* runs are live for one child. The third case bounds
+//! the number of runs on a path of height *h* to *3 h F*.
 
 use crate::run::{RangeWeight, bytes_per_probe};
 use alluvium_base::DeviceProfile;
@@ -30,15 +29,15 @@ impl Default for TrunkShape {
 }
 
 impl TrunkShape {
-    /// Returns the maximum number of live bytes of a node. An index node with more live bytes
-    /// flushes; a leaf with more is split or rewritten.
+    /// Returns the maximum number of live bytes in a node. An index node above this limit flushes;
+    /// a leaf above it is split or rewritten.
     #[must_use]
     pub fn node_bytes(&self) -> u64 {
         debug_assert!(self.fanout >= 2 && self.memtable > 0, "{self:?}");
         self.fanout as u64 * self.memtable
     }
 
-    /// Returns the maximum number of runs of one node that may be live for one child.
+    /// Returns the maximum number of a node's runs that may be live for one child.
     #[must_use]
     pub fn most_runs(&self) -> usize {
         3 * self.fanout
@@ -52,13 +51,13 @@ impl TrunkShape {
     }
 }
 
-/// The rule by which a node selects the child that it flushes to.
+/// How a node picks the child that it flushes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VictimPolicy {
-    /// The child for which the node has the most live bytes.
+    /// The child with the most live bytes in the node.
     #[default]
     Fullest,
-    /// The child of a randomly selected message. This rule is better if a few keys receive most
+    /// The child of a randomly selected message, which works better if a few keys receive most
     /// updates (Conway 2020, §5).
     RandomMessage,
     RoundRobin,
@@ -69,7 +68,7 @@ pub enum VictimPolicy {
 pub struct ChildView {
     /// Number of live bytes in the node for this child.
     pub bytes: u64,
-    /// Number of runs of the node that are live for this child.
+    /// Number of the node's runs that are live for this child.
     pub runs: usize,
 }
 
@@ -90,8 +89,8 @@ pub fn flush(
     let fullest = (0..children.len())
         .rev()
         .max_by_key(|&index| children[index].bytes)?;
-    // Flush to a child with a large amount of data even if the node is not full, so that a load on
-    // a small key range passes through the node without delay.
+    // A child with a lot of data is flushed even if the node is not full, so that a load on a small
+    // key range passes through the node without delay.
     if children[fullest].bytes > shape.node_bytes() / 2 {
         return Some(fullest);
     }
@@ -139,7 +138,7 @@ pub(super) struct LeafView {
 }
 
 /// Returns what to do with a leaf that has just received a bundle. A leaf that is too large is
-/// split, unless a rewrite would make it small enough again.
+/// split, unless a rewrite would shrink it enough.
 #[must_use]
 pub(super) fn leaf(shape: &TrunkShape, view: &LeafView) -> LeafAction {
     let most = shape.node_bytes();
@@ -157,19 +156,20 @@ pub(super) fn leaf(shape: &TrunkShape, view: &LeafView) -> LeafAction {
     }
 }
 
-/// Returns whether it is useful to split a leaf whose largest piece would have `piece_bytes` bytes.
-/// Data that overlaps a boundary is counted in the pieces on both sides. If nearly all data
-/// overlaps the boundaries, the pieces are hardly smaller, and splitting would never end.
+/// Returns whether it is worthwhile to split a leaf whose largest piece would have `piece_bytes`
+/// bytes. Data that overlaps a boundary counts for the pieces on both sides. If nearly all data
+/// overlaps the boundaries, the pieces are hardly smaller than the leaf, and splitting would never
+/// end.
 #[must_use]
 pub(super) fn cuts_well(leaf_bytes: u64, piece_bytes: u64) -> bool {
     piece_bytes <= leaf_bytes - leaf_bytes / 8
 }
 
-/// Returns whether a compaction of a leaf rewrites the whole leaf. There are two cases. If the leaf
-/// is too large but a rewrite would make it small enough, the rewrite avoids a split. If many
-/// versions in the leaf are superseded, the rewrite frees their space; this happens only while the
-/// tree is not so crowded that other compactions are more urgent. `crowding` is the crowding of the
-/// tree in percent.
+/// Returns whether a compaction of a leaf rewrites the whole leaf. It does in two cases. If the
+/// leaf is too large but a rewrite would shrink it enough, the rewrite avoids a split. If many
+/// versions in the leaf are superseded, the rewrite frees their space, but only while the tree is
+/// not so crowded that other compactions are more urgent. `crowding` is the tree's crowding in
+/// percent.
 #[must_use]
 pub(super) fn rewrites(shape: &TrunkShape, view: &LeafView, crowding: u64) -> bool {
     let is_large = view.bytes > shape.node_bytes();
@@ -177,7 +177,7 @@ pub(super) fn rewrites(shape: &TrunkShape, view: &LeafView, crowding: u64) -> bo
     leaf(shape, view) == LeafAction::Rewrite || !is_large && is_stale && crowding < BUSY_CROWDING
 }
 
-/// Returns whether a leaf should merge its oldest runs. `depth` is the maximum number of the leaf's
+/// Returns whether a leaf should merge its oldest runs. `depth` is the largest number of the leaf's
 /// runs that a lookup may have to search.
 #[must_use]
 pub(super) fn is_crowded(shape: &TrunkShape, depth: usize) -> bool {
@@ -189,22 +189,21 @@ pub(super) fn is_crowded(shape: &TrunkShape, depth: usize) -> bool {
 const BUSY_CROWDING: u64 = 75;
 const _: () = assert!(BUSY_CROWDING <= 100 && STALE_PERCENT <= 100);
 
-/// Minimum percentage of superseded versions at which a leaf is rewritten. This limit keeps their
-/// share of a leaf to about a third. If overwrites are uniform, every new record causes about two
-/// other records to be rewritten.
+/// Percentage of superseded versions from which a leaf is rewritten. It limits their share of a
+/// leaf to about a third. With uniform overwrites, every new record causes about two other records
+/// to be rewritten.
 /// Tuning: `34` since 2026-11-21.
 pub(super) const STALE_PERCENT: u64 = 34;
 
-/// Approximate number of keys of a new run that are looked up in the receiving leaf, to estimate
-/// how many of the run's keys the leaf already contains.
+/// Approximate number of a new run's keys that are looked up in the receiving leaf, to estimate how
+/// many of the run's keys the leaf already contains.
 /// Tuning: `256` since 2026-11-23.
 pub(super) const SAMPLE: u64 = 256;
 
-/// Returns how many of a leaf's own parts to merge into one run, or 0 if there are not too many
-/// runs. `parts` lists the number of runs and the number of bytes of each part, oldest first. The
-/// oldest parts are selected first, because splits have left them small. Parts are added until only
-/// *F* runs remain, and then as long as the next part is small compared with those already
-/// selected.
+/// Returns how many of a leaf's own parts to merge into one run, or 0 if the leaf has at most *F*
+/// runs. `parts` lists the number of runs and bytes of each part, oldest first. The oldest parts
+/// are picked first, because splits have left them small. More parts are added until only *F* runs
+/// remain, and then for as long as the next part is small compared with those already picked.
 #[must_use]
 pub(super) fn oldest_parts(shape: &TrunkShape, parts: &[(usize, u64)]) -> usize {
     let mut left: usize = parts.iter().map(|part| part.0).sum();
@@ -223,8 +222,8 @@ pub(super) fn oldest_parts(shape: &TrunkShape, parts: &[(usize, u64)]) -> usize 
     count
 }
 
-/// Returns the approximate number of bytes that remain of `weight` after a compaction, assuming
-/// that each delete removes one other record. The size of the deletes themselves is ignored.
+/// Returns the approximate number of bytes that a compaction leaves of `weight`, assuming that each
+/// delete removes one other record. Ignores the size of the deletes themselves.
 #[must_use]
 pub(super) fn left_by_deletes(weight: &RangeWeight) -> u64 {
     let others = weight.records.saturating_sub(weight.tombstones);
@@ -232,14 +231,17 @@ pub(super) fn left_by_deletes(weight: &RangeWeight) -> u64 {
     (u128::from(weight.bytes) * u128::from(left) / u128::from(others.max(1))) as u64
 }
 
-/// Returns the priority of a compaction. Jobs with the lowest value run first, and ties run in the
-/// order in which they were planned. While space is not scarce, jobs run in order of `crowd`,
-/// largest first. `crowd` is the number of runs of the job's pivot if the pivot is on a path with
-/// too many runs, and 0 otherwise. Among jobs with equal `crowd`, those nearest the root run first,
-/// because other compactions wait for the data that is flushed from there. While space is scarce,
-/// jobs that free space run first, smallest first. Failed jobs run last, in the order in which they
-/// were planned, so that no failed job blocks the others. Returns `None` if the job frees nothing
-/// and the disk has no space for it; the job must then wait.
+/// Returns the priority of a compaction. The job with the lowest value runs first, and ties run in
+/// the order in which they were planned.
+///
+/// While space is not scarce, jobs with the largest `crowd` run first. `crowd` is the number of
+/// runs of the job's pivot if the pivot is on a path with too many runs, and 0 otherwise. Among
+/// jobs with equal `crowd`, those nearest the root run first, because other compactions wait for
+/// the data that is flushed from there.
+///
+/// While space is scarce, jobs that free space run first, smallest first. Failed jobs run last, in
+/// the order in which they were planned, so that no failed job blocks the others. Returns `None` if
+/// the job frees nothing and the disk has no space for it. Such a job must wait.
 #[must_use]
 pub(super) fn priority(scarce: Option<&LowSpace>, crowd: usize, height: u8) -> Option<Priority> {
     let Some(scarce) = scarce else {
@@ -250,7 +252,7 @@ pub(super) fn priority(scarce: Option<&LowSpace>, crowd: usize, height: u8) -> O
     (scarce.frees || scarce.has_room).then_some((scarce.has_failed, keeps, takes_bytes, Reverse((0, 0))))
 }
 
-/// Priority of a compaction; the lowest value runs first.
+/// A compaction's priority. The lowest value runs first.
 pub(super) type Priority = (bool, bool, u64, Reverse<(usize, u8)>);
 
 /// The properties of a compaction that determine its priority while space is scarce.
@@ -267,8 +269,8 @@ pub(super) struct LowSpace {
     pub has_failed: bool,
 }
 
-/// Returns the number of nodes into which a node with this many children is split; 1 means no
-/// split. Each resulting node is filled to about three quarters.
+/// Returns the number of nodes into which a node with this many children is split, or 1 if it is
+/// not. Each resulting node is about three quarters full.
 #[must_use]
 pub(super) fn pieces(shape: &TrunkShape, children: usize, is_root: bool) -> usize {
     if children <= shape.most_children(is_root) {
@@ -277,10 +279,10 @@ pub(super) fn pieces(shape: &TrunkShape, children: usize, is_root: bool) -> usiz
     children.div_ceil((shape.fanout * 3 / 4).max(2))
 }
 
-/// Returns whether the oldest pending runs of a pivot may be adopted without being rewritten. Three
-/// conditions must be met: no adopted run overlaps another run of the stack, the runs are not too
-/// small, and the pivot does not end up with too many parts. With too many parts, searching the
-/// list of parts would cost more than searching one run.
+/// Returns whether a pivot may adopt its oldest pending runs without rewriting them. This requires
+/// that no adopted run overlaps another run of the stack, that the runs are not too small, and that
+/// the pivot does not end up with too many parts. Searching a long list of parts would cost more
+/// than searching one run.
 #[must_use]
 pub(super) fn adopts(shape: &TrunkShape, overlaps: bool, bytes: u64, runs: usize, own_runs: usize) -> bool {
     if overlaps || runs == 0 {
@@ -290,15 +292,14 @@ pub(super) fn adopts(shape: &TrunkShape, overlaps: bool, bytes: u64, runs: usize
     bytes / runs as u64 >= least && own_runs + runs <= MOST_SIDE_BY_SIDE * shape.fanout
 }
 
-/// Maximum number of non-overlapping runs that a pivot itself may have, as a multiple of the
-/// fan-out.
+/// Maximum number of non-overlapping runs in a pivot's own parts, as a multiple of the fan-out.
 /// Tuning: `8` since 2026-11-23.
 const MOST_SIDE_BY_SIDE: usize = 8;
 
-/// Selects the maplets of a pivot that are merged with the fingerprints of a new run. Returns their
-/// index range, which always ends with the newest maplet and may be empty. `runs[i]` is the number
-/// of runs in maplet i. `shares[i]` is true if a sufficient part of maplet i is within the pivot's
-/// key range. Like runs, maplets are merged in size tiers, four at a time, so a fingerprint is
+/// Selects the pivot's maplets that are merged with the fingerprints of a new run. Returns their
+/// index range, which ends with the newest maplet and may be empty. `runs[i]` is the number of runs
+/// in maplet i. `shares[i]` is true if a sufficient part of maplet i is within the pivot's key
+/// range. Like runs, maplets are merged in size tiers, four at a time, so a fingerprint is
 /// rewritten once per tier.
 #[must_use]
 pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> {
@@ -322,7 +323,7 @@ pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> 
     }
 }
 
-/// Number of maplets of similar size that are merged into one maplet.
+/// Number of similarly sized maplets that are merged into one.
 /// Tuning: `4` since 2026-11-21.
 const TIER: usize = 4;
 const _: () = assert!(TIER >= 2 && MOST_RUNS_OF_A_MAPLET >= TIER);
@@ -330,8 +331,8 @@ const _: () = assert!(TIER >= 2 && MOST_RUNS_OF_A_MAPLET >= TIER);
 /// Tuning: `64` since 2026-11-21.
 pub(super) const MOST_RUNS_OF_A_MAPLET: usize = 64;
 
-/// Returns whether two neighbouring nodes should be merged into one node, which would have
-/// `children` children.
+/// Returns whether two neighbouring nodes should be merged into one, which would have `children`
+/// children.
 #[must_use]
 pub(super) fn merges(
     shape: &TrunkShape,
@@ -352,8 +353,8 @@ pub(super) fn merges(
 /// The properties of a leaf that determine whether a full compaction is worthwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CompactionCandidate {
-    /// Number of bytes on the whole path from the root to the leaf. The compaction reads all of
-    /// them and writes at most as many.
+    /// Number of bytes on the path from the root to the leaf. The compaction reads all of them and
+    /// writes at most as many.
     pub bytes: u64,
     /// Number of runs on the path from the root to the leaf, including the leaf's own.
     pub runs: usize,
@@ -365,8 +366,8 @@ pub(super) struct CompactionCandidate {
     pub tombstones: u64,
     /// Number of range deletes on the path that overlap the leaf.
     pub range_deletes: u64,
-    /// Whether every reader sees the newest message on the path. Only if so can all deletes be
-    /// dropped.
+    /// Whether every reader sees the newest message on the path. All deletes can be dropped only if
+    /// so.
     pub is_settled: bool,
     /// Percentage of superseded versions among the leaf's records.
     pub stale_percent: u64,
@@ -376,24 +377,24 @@ pub(super) struct CompactionCandidate {
     pub gets: u64,
     /// Whether a seek had to skip many deleted records in the leaf.
     pub skipped_tombstones: bool,
-    /// Whether the disk is full, so that any job that frees space is worthwhile.
+    /// Whether the disk is full, which makes any job that frees space worthwhile.
     pub is_scarce: bool,
-    /// Whether values of the leaf must be copied, so that sparsely used extents can be freed.
+    /// Whether values of the leaf must be copied so that sparsely used extents can be freed.
     pub copies: bool,
-    /// Whether the rewritten data stays in the cache, so that it need not be read from the device
-    /// again.
+    /// Whether the rewritten data stays in the cache, so that it need not be read back from the
+    /// device.
     pub fits_cache: bool,
-    /// The performance profile of the device, which determines the cost of reading the data again.
+    /// The performance profile of the device, which determines the cost of reading the data back.
     pub device: DeviceProfile,
 }
 
-/// Returns the benefit of a full compaction of a leaf: the cost that it saves per byte written.
-/// Returns 0 if the compaction is not worthwhile.
+/// Returns the benefit of a full compaction of a leaf: the cost saved per byte written, or 0 if the
+/// compaction is not worthwhile.
 #[must_use]
 pub(super) fn full_compaction(wish: &CompactionCandidate) -> u64 {
     let deletes = wish.tombstones + wish.range_deletes;
-    // A full compaction produces one run. Compacting a single run again is worthwhile only if it
-    // drops deletes that previously had to be kept for a reader, or if values must be copied.
+    // A full compaction produces one run. Compacting a single run again pays off only if it drops
+    // deletes that used to be kept for a reader, or if values must be copied.
     if wish.runs <= 1 && (deletes == 0 || !wish.is_settled) && !wish.copies {
         return 0;
     }

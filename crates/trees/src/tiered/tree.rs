@@ -1,4 +1,4 @@
-//! The public interface of the tree. All components of the tree share one trunk.
+//! The tree's public interface. All components of a tree share one trunk.
 
 use super::compact::{CompactionJob, Compactor, MaintenanceLimits, TreeStep};
 use super::disk::{self, Checkpointer, LostRange, TreeSalvage};
@@ -30,8 +30,8 @@ use alluvium_storage::store::Store;
 use std::fmt;
 use std::sync::Arc;
 
-/// A size-tiered Bε-tree. All methods may be called from any thread. The tree starts no threads: it
-/// returns background work as steps, and each step runs on the thread that polls it.
+/// A size-tiered Bε-tree. All methods may be called from any thread. The tree starts no threads of
+/// its own: it hands out background work as steps, and each step runs on the thread that polls it.
 #[derive(Clone)]
 pub struct TieredTree {
     pub(super) trunk: Arc<Trunk>,
@@ -51,7 +51,7 @@ impl fmt::Debug for TieredTree {
 
 /// Creation, opening and repair, and accessors.
 impl TieredTree {
-    /// Creates an empty tree over a store that has just been created, or whose payload records no
+    /// Creates an empty tree in a store that has just been created, or whose payload records no
     /// tree.
     #[must_use]
     pub fn create(store: Arc<Store>, options: TreeOptions) -> TieredTree {
@@ -70,7 +70,7 @@ impl TieredTree {
     }
 
     /// Opens the tree with the given root, which [`CheckpointRoot`] returned when the checkpoint
-    /// was written. `cut` is the sequence number up to which the checkpoint contains every commit.
+    /// was written. The checkpoint contains every commit up to the sequence number `cut`.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt),
@@ -84,9 +84,9 @@ impl TieredTree {
         disk::open(store, options, root, cut).map(TieredTree::over)
     }
 
-    /// Opens a damaged tree. The extents of the store must be those that [`TreeSalvage::reached`]
-    /// lists. Returns the tree, the key ranges whose data was lost, and descriptions of the repairs
-    /// that lost no data. The next checkpoint makes the repaired tree durable.
+    /// Opens a damaged tree. The store's extents must be those that [`TreeSalvage::reached`]
+    /// returned. Returns the tree, the key ranges that lost data, and descriptions of the repairs
+    /// that lost none. The next checkpoint makes the repaired tree durable.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the tree cannot be opened even
@@ -102,13 +102,13 @@ impl TieredTree {
         Ok((TieredTree::over(trunk), lost, mended))
     }
 
-    /// Repairs the tree: reads all of it, and compacts every range whose compaction fails because a
-    /// leaf, an index node or a value is damaged. The compaction omits the damaged data, which is
+    /// Repairs the tree: reads all of it, and compacts every range whose compaction fails because
+    /// of a damaged leaf, index node or value. The compaction omits the damaged data, which is
     /// lost. The caller must prevent all other changes to the tree until this returns. The next
     /// checkpoint makes the result durable.
     ///
     /// # Errors
-    /// I/O errors. Ranges that were repaired before the error stay repaired.
+    /// I/O errors. Ranges repaired before the error stay repaired.
     pub fn repair(&self) -> Result<RunRepairResult> {
         disk::repair(&self.trunk, &self.compactor)
     }
@@ -125,20 +125,20 @@ impl TieredTree {
         &self.trunk.options
     }
 
-    /// Returns the horizon: versions of a key that are older than the horizon may be dropped.
+    /// Returns the horizon. Versions of a key that are older than the horizon may be dropped.
     #[must_use]
     pub fn horizon(&self) -> &GcHorizon {
         &self.trunk.horizon
     }
 
-    /// Returns the current version of the trunk. Before the call, the caller must pin a guard, and
-    /// must keep it as long as it reads data of the version.
+    /// Returns the current version of the trunk. The caller must pin a guard before the call, and
+    /// keep it while it reads the version's data.
     #[must_use]
     pub fn version(&self) -> Arc<TreeVersion> {
         self.trunk.version()
     }
 
-    /// Returns the sequence number up to which the tree contains every commit (the cut).
+    /// Returns the cut: the sequence number up to which the tree contains every commit.
     #[must_use]
     pub fn cut(&self) -> SequenceNumber {
         self.trunk.peek().cut()
@@ -150,8 +150,8 @@ impl TieredTree {
         self.trunk.peek().root.height + 1
     }
 
-    /// Returns the maximum number of runs that a single lookup may have to search, on any path from
-    /// the root to a leaf.
+    /// Returns the largest number of runs that a single lookup may have to search, over all paths
+    /// from the root to a leaf.
     #[must_use]
     pub fn longest_path(&self) -> usize {
         longest_path(&self.version().root).0
@@ -166,10 +166,10 @@ impl TieredTree {
 
 /// Writes: flushes of memtables, and ingests.
 impl TieredTree {
-    /// Starts to flush a sealed memtable. The memtable must contain every commit that the
-    /// previously flushed memtable does not contain, up to and including the sequence number `cut`.
-    /// Memtables must be flushed in that order. `class` determines whether the flush may use the
-    /// space reserve; only memtables that contain nothing but deletes should use it.
+    /// Starts to flush a sealed memtable. The memtable must contain every commit after the
+    /// previously flushed memtable, up to and including the sequence number `cut`, and memtables
+    /// must be flushed in that order. `class` determines whether the flush may use the space
+    /// reserve, which only memtables with nothing but deletes should do.
     ///
     /// # Errors
     /// See [`RunBuilder::new`](crate::run::RunBuilder::new).
@@ -230,8 +230,8 @@ impl TieredTree {
         Ok(LayerIngest::new(self.clone(), writer))
     }
 
-    /// Marks the tree as containing all commits up to `cut`, without adding data. The caller must
-    /// ensure that none of the commits that were not contained before has writes to this tree.
+    /// Records that the tree contains all commits up to `cut`, without adding data. The caller must
+    /// ensure that none of the newly covered commits writes to this tree.
     pub(super) fn advance(&self, cut: SequenceNumber) -> Result<()> {
         self.trunk
             .change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
@@ -282,7 +282,7 @@ impl TieredTree {
         TreeReader::new(&self.trunk)
     }
 
-    /// Returns the value of a key that is visible at sequence number `at`.
+    /// Returns the value of a key as of sequence number `at`.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -310,8 +310,8 @@ impl TieredTree {
         lookup::get(&self.trunk, key, at, now_ms)
     }
 
-    /// Returns the values of many keys that are visible at sequence number `at`, in the order of
-    /// `keys`. Reads all required leaves concurrently.
+    /// Returns the values of many keys as of sequence number `at`, in the order of `keys`. Reads
+    /// all required leaves concurrently.
     ///
     /// # Errors
     /// See [`TieredTree::get`].
@@ -319,15 +319,15 @@ impl TieredTree {
         lookup::multi_get(&self.trunk, keys, at, now_ms)
     }
 
-    /// Returns a lookup of a key at sequence number `at`. The caller polls the lookup, which does
-    /// not block on I/O.
+    /// Returns a lookup of a key at sequence number `at`. The caller polls it, and it does not
+    /// block on I/O.
     #[must_use]
     pub fn lookup(&self, key: &[u8], at: SequenceNumber, now_ms: u64) -> PolledTreeLookup {
         PolledTreeLookup::new(&self.trunk, None, key, at, now_ms)
     }
 
     /// Like [`TieredTree::lookup`], but also searches the memtables, whose messages are newer than
-    /// the tree.
+    /// those in the tree.
     #[must_use]
     pub fn lookup_with(
         &self,
@@ -339,8 +339,8 @@ impl TieredTree {
         PolledTreeLookup::new(&self.trunk, Some(memtables), key, at, now_ms)
     }
 
-    /// Returns an iterator over `range` in the given direction, which sees the values visible at
-    /// sequence number `at`. Puts that expire at or before `now_ms` are invisible.
+    /// Returns an iterator over `range` in the given direction, as of sequence number `at`. Puts
+    /// that expire at or before `now_ms` are invisible.
     #[must_use]
     pub fn iter(
         &self,
@@ -353,7 +353,7 @@ impl TieredTree {
     }
 
     /// Like [`TieredTree::iter`], but also iterates over the memtables, whose messages are newer
-    /// than the tree.
+    /// than those in the tree.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -395,8 +395,8 @@ impl TieredTree {
         TreeIter::new(&self.scans, Some(memtables), range, direction, at, now_ms)
     }
 
-    /// Sets the maximum number of bytes that all scans together may retain between calls. In
-    /// addition, each scan may always retain a small minimum.
+    /// Sets the maximum number of bytes that all scans together may retain between calls. On top of
+    /// that, each scan may always retain a small minimum.
     pub fn limit_scans(&self, bytes: u64) {
         self.scans.limit(bytes);
     }
@@ -407,9 +407,8 @@ impl TieredTree {
         self.scans.hold_bytes()
     }
 
-    /// Starts to build a root filter if it is worth its cost, and returns `None` otherwise. The
-    /// filter is worth its cost once lookups have searched enough maplets without finding their
-    /// key.
+    /// Starts to build a root filter if it is worth its cost, and returns `None` otherwise. It is
+    /// worth its cost once lookups have probed enough maplets of the root's bundles.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
@@ -426,8 +425,8 @@ impl TieredTree {
         RootFilterBuilder::due(&self.trunk)
     }
 
-    /// Starts to build a root filter, regardless of its cost. Returns `None` if there already is a
-    /// root filter, or if none can be built.
+    /// Starts to build a root filter regardless of its cost. Returns `None` if one already exists
+    /// or none can be built.
     #[must_use]
     pub fn digest(&self) -> Option<RootFilterBuilder> {
         RootFilterBuilder::begin(&self.trunk)
@@ -436,8 +435,8 @@ impl TieredTree {
 
 /// Background work: compactions, merges of small neighbours, and checkpoints.
 impl TieredTree {
-    /// Returns the next step of background work that is due, or `None` if none is due. Compactions
-    /// are returned before merges of small neighbouring nodes.
+    /// Returns the next due background step, or `None` if nothing is due. Compactions come before
+    /// merges of small neighbouring nodes.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full).
@@ -445,8 +444,8 @@ impl TieredTree {
         self.compactor.next_step()
     }
 
-    /// Returns the compaction that is due and has the highest priority according to
-    /// `policy::priority`, or `None` if none is due.
+    /// Returns the due compaction with the highest priority according to `policy::priority`, or
+    /// `None` if none is due.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). After an error the compaction
@@ -461,9 +460,8 @@ impl TieredTree {
         self.compactor.may_compact()
     }
 
-    /// Requests a full compaction of the leaf for which it is most worthwhile. Returns whether it
-    /// requested one: it does not if no leaf is worthwhile or if the budget is exhausted. The
-    /// compaction itself runs as a later step.
+    /// Requests a full compaction of the leaf that benefits most. Returns `false` if no leaf is
+    /// worth compacting or the budget is exhausted. The compaction itself runs as a later step.
     ///
     /// # Errors
     /// I/O errors.
@@ -471,9 +469,9 @@ impl TieredTree {
         self.compactor.maintain(maintenance)
     }
 
-    /// Requests a full compaction of the leaf that contains `key`: a flush of all data above the
-    /// leaf down to it, and then a compaction of the leaf into one run. The compaction itself runs
-    /// as a later step.
+    /// Requests a full compaction of the leaf that contains `key`: a flush of all data from the
+    /// nodes above down to the leaf, and then a compaction of the leaf into one run. The compaction
+    /// itself runs as a later step.
     ///
     /// # Errors
     /// I/O errors.
@@ -487,20 +485,19 @@ impl TieredTree {
         self.trunk.lock().inflight.len() > 0
     }
 
-    /// Writes most of a checkpoint while other steps may continue, so that
-    /// [`TieredTree::checkpoint_root`] has little left to write. Only one checkpoint may run at a
-    /// time.
+    /// Writes most of a checkpoint while other steps continue, to leave little work for
+    /// [`TieredTree::checkpoint_root`]. Only one checkpoint may run at a time.
     ///
     /// # Errors
-    /// If the disk is full, returns an error and leaves the tree unchanged. After a failed write
+    /// If the disk is full, returns an error and leaves the tree unchanged. After a failed write,
     /// the store refuses changes.
     pub fn prepare(&self) -> Result<()> {
         self.checkpointer.prepare()
     }
 
-    /// Writes the rest of a checkpoint and returns the root to pass to [`TieredTree::open`]. As
-    /// long as the returned value exists, the trunk cannot be changed, so that the caller can
-    /// record the state of the extents at the same point.
+    /// Writes the rest of a checkpoint and returns the root to pass to [`TieredTree::open`]. The
+    /// trunk cannot change while the returned value exists, so the caller can record the extents in
+    /// the matching state.
     ///
     /// # Errors
     /// See [`TieredTree::prepare`].
@@ -517,8 +514,8 @@ impl TieredTree {
         self.trunk.stats()
     }
 
-    /// Returns the memory that the tree uses. The call costs only a few memory loads, so it may be
-    /// made frequently.
+    /// Returns the tree's memory usage. The call costs only a few memory loads, so it may be made
+    /// frequently.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
@@ -539,16 +536,16 @@ impl TieredTree {
         }
     }
 
-    /// Returns the number and size of the due and running compactions. The call acquires the
-    /// trunk's lock once.
+    /// Returns the number and size of the due and running compactions. Acquires the trunk's lock
+    /// once.
     #[must_use]
     pub fn debt(&self) -> TreeDebt {
         self.trunk.lock().inflight.debt()
     }
 
     /// Returns the approximate number of bytes, records and deletes in a key range, including
-    /// superseded versions. For each run, the error is at most one leaf at each end of the range.
-    /// Only index nodes are read.
+    /// superseded versions. Each run contributes an error of at most one leaf at each end of the
+    /// range. Reads only index nodes.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -565,9 +562,9 @@ impl TieredTree {
         show::size_on_disk(&self.trunk, range)
     }
 
-    /// Returns the approximate number of keys in a range, as the number of records that are not
-    /// deletes. A key with several retained versions or merge operands is counted once for each of
-    /// them.
+    /// Returns the approximate number of keys in a range, which is the number of records that are
+    /// not deletes. A key with several retained versions or merge operands is counted once for each
+    /// of them.
     ///
     /// # Errors
     /// See [`TieredTree::weigh`].
@@ -575,7 +572,7 @@ impl TieredTree {
         show::approximate_len(&self.trunk, range)
     }
 
-    /// Returns the approximate contents of a key range, grouped by purpose, with the accuracy of
+    /// Returns the approximate contents of a key range, grouped by purpose. It is as accurate as
     /// [`TieredTree::weigh`].
     ///
     /// # Errors
@@ -590,35 +587,34 @@ impl TieredTree {
         self.version().to_string()
     }
 
-    /// Returns an outline of the current version. This copies the keys of the trunk and performs no
-    /// I/O.
+    /// Returns an outline of the current version. Copies the keys of the trunk and performs no I/O.
     #[must_use]
     pub fn outline(&self) -> Outline {
         Outline::of(&self.trunk)
     }
 
-    /// Returns the storage tier of each run in the current version. This performs no I/O.
+    /// Returns the storage tier of each run in the current version. Performs no I/O.
     #[must_use]
     pub fn places(&self) -> Vec<RunPlace> {
         show::places(&self.version())
     }
 
     /// Returns the run at the given place of the given group, numbered as in
-    /// [`OutlineLayer`](super::OutlineLayer). Returns `None` if the tree does not contain the run,
-    /// or no longer contains it. This performs no I/O.
+    /// [`OutlineLayer`](super::OutlineLayer), or `None` if the tree does not contain it. Performs
+    /// no I/O.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         OutlineRun::of(&self.version(), group, place)
     }
 
-    /// Checks the tree, and returns all errors found in it together with the extents that it uses.
-    /// No step may run during the call. `jobs` lists the jobs that have started and not finished,
-    /// because they use extents too. `durable` is the root of the durable generation, if there is
-    /// one. `tell` receives the progress after each run or maplet, and may abort the check by
+    /// Checks the tree, and returns all errors found and the extents that the tree uses. No step
+    /// may run during the call. `jobs` lists the jobs that have started but not finished, because
+    /// they use extents too. `durable` is the root of the durable generation, if there is one.
+    /// `tell` is called with the progress after each run or maplet, and may abort the check by
     /// returning an error.
     ///
     /// # Errors
-    /// I/O errors and errors of `tell`. Damage is reported in the result, not returned as an error.
+    /// I/O errors and errors of `tell`. Damage is part of the result, not an error.
     pub fn examine(
         &self,
         depth: CheckLevel,
@@ -642,7 +638,7 @@ impl TieredTree {
     }
 
     /// Returns the estimated and the actual number of records for each pivot whose stack is not
-    /// empty. This reads and counts every record.
+    /// empty. The actual number is found by reading every record.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).

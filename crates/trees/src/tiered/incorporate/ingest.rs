@@ -1,6 +1,6 @@
-//! Ingest: adds layers of runs to a tree as its newest bundles, in a single change.
+//! Ingest: adds layers of runs to a tree as its newest bundles, in one change.
 //!
-//! Records in the ingested runs have sequence number 0. The trunk assigns the actual sequence
+//! Records in the ingested runs have sequence number 0. The trunk assigns their actual sequence
 //! numbers in its references to the runs (T10).
 
 use crate::ingest_layers::{IngestRunLayers, LayerOptions, LayerRunWriter, install_runs};
@@ -11,8 +11,7 @@ use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Returns a writer that writes layers of runs for a tree. `class` determines whether the writer
-/// may use the space reserve.
+/// Returns a writer for layers of runs. `class` determines whether it may use the space reserve.
 pub(crate) fn layer_writer(trunk: &Trunk, class: AllocationClass) -> Result<LayerRunWriter> {
     trunk.store.health()?;
     Ok(LayerRunWriter::new(LayerOptions {
@@ -21,14 +20,14 @@ pub(crate) fn layer_writer(trunk: &Trunk, class: AllocationClass) -> Result<Laye
         run: trunk.run_options(Purpose::Incorporate, class, 0),
         maplet: trunk.maplet_spec(Purpose::Incorporate, class, 0),
         is_placed: trunk.options.compacted_tier.is_none(),
-        // Limit a run to the size of a leaf, so that leaves of the tree can adopt the run without
+        // Limit a run to the size of a leaf, so that leaves of the tree can adopt it without
         // rewriting it.
         run_bytes: trunk.options.shape.node_bytes(),
     }))
 }
 
 /// Returns the parts of a bundle with all runs of the layers, oldest first. The layers become the
-/// commits from `first` on.
+/// commits numbered from `first`.
 fn parts_of(trunk: &Trunk, layers: &IngestRunLayers, first: SequenceNumber) -> Vec<TrunkPart> {
     let mut parts = Vec::new();
     for (sequence, (_, pieces)) in (first..).zip(layers.layers()) {
@@ -44,11 +43,11 @@ fn parts_of(trunk: &Trunk, layers: &IngestRunLayers, first: SequenceNumber) -> V
     parts
 }
 
-/// Adds parts to the tree with this root, and returns the new root.
+/// Adds parts to the tree with the given root, and returns the new root.
 fn with_parts(shaper: &mut TrunkShaper<'_>, root: &TrunkNode, parts: &[TrunkPart]) -> Result<TrunkNode> {
     let mut root = root.draft();
-    // Add a few parts at a time, and let each batch settle before the next is added, so that no
-    // node ever lists all parts at once.
+    // Add a few parts at a time, and let each batch settle before adding the next, so that no node
+    // ever lists all parts at once.
     for parts in parts.chunks(shaper.shape.fanout) {
         let received = shaper.receive(&root, parts.to_vec())?;
         let nodes = shaper.flush_and_split(received, NodeRank::Root)?;
@@ -57,8 +56,8 @@ fn with_parts(shaper: &mut TrunkShaper<'_>, root: &TrunkNode, parts: &[TrunkPart
     Ok(root)
 }
 
-/// Reads the index nodes that [`attach_layers`] needs into the cache: it computes the new trunk, and
-/// drops it.
+/// Computes the new trunk and drops it, to bring the index nodes that [`attach_layers`] needs into
+/// the cache.
 pub(crate) fn rehearse_attach(trunk: &Trunk, layers: &IngestRunLayers) -> Result<()> {
     let parts = parts_of(trunk, layers, 1);
     trunk.change(None, |_, shaper, root| {
@@ -68,8 +67,8 @@ pub(crate) fn rehearse_attach(trunk: &Trunk, layers: &IngestRunLayers) -> Result
     Ok(())
 }
 
-/// Attaches layers to the tree, oldest first, as the commits with the sequence numbers from `first`
-/// to `last`.
+/// Attaches layers to the tree, oldest first, as the commits with sequence numbers `first` to
+/// `last`.
 pub(crate) fn attach_layers(
     trunk: &Trunk,
     layers: &mut IngestRunLayers,
@@ -85,8 +84,7 @@ pub(crate) fn attach_layers(
     );
     trunk.change(Some(last), |_, shaper, root| {
         let root = with_parts(shaper, root, &parts)?;
-        // No operation can fail from here on. The extents become part of the generation that is
-        // being built.
+        // Nothing can fail after this point. The extents join the generation that is being built.
         install_runs(layers.layers().flat_map(|(_, pieces)| pieces));
         Ok(Some(root))
     })?;

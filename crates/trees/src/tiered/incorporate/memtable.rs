@@ -1,5 +1,5 @@
-//! Flush of a sealed memtable: writes a run and its maplet, and adds them as the newest bundle of
-//! the root.
+//! Flushes a sealed memtable: writes a run and its maplet, and adds them to the root as its newest
+//! bundle.
 
 use crate::maplet::{self, Maplet};
 use crate::memtable_flush::MemtableRunWriter;
@@ -15,7 +15,7 @@ use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The flush of one memtable. If it is dropped before it is finished, its output is discarded.
+/// The flush of one memtable. Dropping it before it is finished discards its output.
 #[derive(Debug)]
 pub struct TreeIncorporation {
     trunk: Arc<Trunk>,
@@ -34,9 +34,9 @@ enum FlushState {
     /// All messages have been written, and the run is ready to be published. `None` if there were
     /// no messages.
     Complete(Option<Box<ProvisionalBundle>>),
-    /// The messages have become visible in the tree.
+    /// The messages are visible in the tree.
     Published,
-    /// The flush failed while its result was being published.
+    /// The flush failed while it was publishing its result.
     Broken,
 }
 
@@ -49,9 +49,8 @@ struct ProvisionalBundle {
 }
 
 impl TreeIncorporation {
-    /// Starts to flush a slice of a sealed memtable. The slice must contain every commit that the
-    /// previously flushed memtable does not contain, up to and including the sequence number
-    /// `share.cut`.
+    /// Starts to flush a slice of a sealed memtable. The slice must contain every commit after the
+    /// previously flushed memtable, up to and including the sequence number `share.cut`.
     ///
     /// # Errors
     /// An error if the disk is full; I/O errors.
@@ -83,7 +82,7 @@ impl TreeIncorporation {
         })
     }
 
-    /// Runs one slice of the flush, which processes about `records` records. Once it returns
+    /// Runs one slice of the flush, which processes about `records` records. After it has returned
     /// `StepProgress::Done`, the tree contains all messages, and the memtable may be dropped.
     ///
     /// # Errors
@@ -96,8 +95,8 @@ impl TreeIncorporation {
         Ok(StepProgress::Done)
     }
 
-    /// Like [`TreeIncorporation::poll`], but does not publish the messages. The caller must call
-    /// [`TreeIncorporation::publish`] once this returns `StepProgress::Done`.
+    /// Like [`TreeIncorporation::poll`], but does not publish the messages. Once this returns
+    /// `StepProgress::Done`, the caller must call [`TreeIncorporation::publish`].
     ///
     /// # Errors
     /// See [`TreeIncorporation::poll`].
@@ -109,7 +108,7 @@ impl TreeIncorporation {
         self.trunk.poison_on_error(result)
     }
 
-    /// Publishes the messages in the tree. All messages must have been written before the call.
+    /// Publishes the messages in the tree. All of them must have been written before.
     ///
     /// # Errors
     /// See [`TreeIncorporation::poll`].
@@ -167,8 +166,8 @@ impl TreeIncorporation {
     }
 
     fn install(&mut self) -> Result<()> {
-        // Mark the flush as broken first: if an error or a panic occurs before publication, only
-        // the memtable contains the messages.
+        // Mark the flush as broken first: after an error or a panic before publication, only the
+        // memtable contains the messages.
         let bundle = match std::mem::replace(&mut self.state, FlushState::Broken) {
             FlushState::Complete(bundle) => bundle,
             FlushState::Published => {
@@ -203,8 +202,8 @@ impl TreeIncorporation {
         let changed = trunk.change(Some(cut), |state, shaper, root| {
             let received = shaper.receive(root, vec![part])?;
             let nodes = shaper.flush_and_split(received, NodeRank::Root)?;
-            // No operation can fail from here on. The extents become part of the generation that is
-            // being built.
+            // Nothing can fail after this point. The extents join the generation that is being
+            // built.
             trunk.install_extents(&built.run, &built.extents, &written.extents);
             if let Some(digest) = &digest {
                 state.cover(digest, number);

@@ -1,10 +1,10 @@
-//! New data: writes a sealed memtable, or records that arrive in key order, as runs with maplets,
-//! and adds the runs as the newest bundles of the root.
+//! New data: writes sealed memtables and sorted ingests as runs with maplets, and adds the runs to
+//! the root as its newest bundles.
 //!
 //! *Scope*: how messages are merged into a run; the point after which a change must not fail.
 //!
-//! *Must not depend on*: when a memtable is sealed, and the order of memtables; the further fate of
-//! a bundle.
+//! *Must not depend on*: when a memtable is sealed, and the order of memtables; what later happens
+//! to a bundle.
 
 mod ingest;
 mod memtable;

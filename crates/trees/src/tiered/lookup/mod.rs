@@ -1,8 +1,8 @@
-//! Point lookups: of one key, of a batch of keys, and non-blocking lookups that the caller polls.
+//! Point lookups: for one key, for a batch of keys, and non-blocking ones that the caller polls.
 //!
 //! *Scope*: which parts of a version may contain a key, and the order in which they are searched.
 //!
-//! *Must not depend on*: how a version is made.
+//! *Must not depend on*: how a version comes about.
 
 mod polled;
 mod reader;

@@ -1,4 +1,4 @@
-//! Non-blocking point lookups. A single thread can poll many of them.
+//! Non-blocking point lookups. One thread can poll many of them.
 
 use super::reader::TreeReader;
 use super::search::TreeSearch;
@@ -14,13 +14,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// A lookup of one key that the caller polls. Nodes that are missing from the cache are read in the
-/// background between two calls.
+/// A lookup of one key that the caller polls. Nodes missing from the cache are read in the
+/// background between calls.
 ///
 /// Between calls, the lookup pins neither a version nor a memtable. If the tree has changed in the
-/// meantime, the lookup starts again, and finds most of its nodes in the cache. The lookup blocks
-/// on I/O only in rare cases: for a value or node that is longer than a standard node, for data
-/// that does not fit in the cache, and for nodes that were evicted before the lookup used them.
+/// meantime, the lookup starts over and finds most of its nodes in the cache. It blocks on I/O only
+/// in rare cases: for a value or node longer than a standard node, for data that does not fit in
+/// the cache, and for nodes evicted before the lookup used them.
 ///
 /// ```
 /// # use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -73,8 +73,8 @@ impl fmt::Debug for PolledTreeLookup {
 }
 
 impl PolledTreeLookup {
-    /// Creates a lookup of a key at sequence number `at`. It searches the memtables, if any are
-    /// given, and the tree.
+    /// Creates a lookup of a key at sequence number `at`. It searches the tree and, if `memtables`
+    /// is given, the memtables above it.
     pub(crate) fn new(
         trunk: &Arc<Trunk>,
         memtables: Option<Arc<dyn MemtableOwner>>,
@@ -93,7 +93,7 @@ impl PolledTreeLookup {
         }
     }
 
-    /// Starts a lookup of another key. The memory of the previous lookup is reused.
+    /// Starts a lookup of another key, reusing the memory of the previous one.
     pub fn reset(&mut self, key: &[u8], at: SequenceNumber, now_ms: u64) {
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -103,8 +103,8 @@ impl PolledTreeLookup {
     }
 
     /// Continues the lookup as far as possible without I/O, and then requests the missing nodes.
-    /// Once the result is known, returns the value, or `None` if the key has no value. If it is
-    /// polled again after a result or an error, the lookup starts again from the beginning.
+    /// Once the result is known, returns the value, or `None` if the key has none. Polling again
+    /// after a result or an error restarts the lookup from the beginning.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -124,7 +124,7 @@ impl PolledTreeLookup {
         }
     }
 
-    /// Polls until the result is known. Between polls, waits for the requested nodes to be read.
+    /// Polls until the result is known, and waits for the requested nodes between polls.
     ///
     /// # Errors
     /// See [`PolledTreeLookup::poll`].
@@ -139,14 +139,15 @@ impl PolledTreeLookup {
         }
     }
 
-    /// Continues the lookup. If it returns `Poll::Pending`, it has requested the missing nodes.
+    /// Continues the lookup. If this returns `Poll::Pending`, the missing nodes have been
+    /// requested.
     fn go_on(&mut self) -> Poll<Result<LookupValue>> {
         debug_assert!(self.pending.is_none(), "what was asked for is waited for");
         let trunk = Arc::clone(&self.trunk);
         let rules = trunk.options.schema.rules(&self.key);
         let operator = rules.operator.as_deref();
-        // A memtable that is removed from the list after this point has been flushed into the
-        // version that is read below.
+        // A memtable that leaves the list from now on has been flushed into the version that is
+        // read below.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
         let reader = TreeReader::new(&trunk);
         let is_new = !self.course.is_of(&reader);

@@ -42,8 +42,8 @@ impl VersionSearch for Trunk {
         search.go_on(version, key, known, *operator, fetch, &self.usage.absent)
     }
 
-    /// Searches for several keys together. This also helps for data in memory, because the
-    /// processor can overlap several cache misses.
+    /// Searches for several keys in one batch. This helps even if all data is in memory, because
+    /// the processor can overlap the cache misses.
     fn search_together<F: NodeFetch>(
         &self,
         version: &TreeVersion,
@@ -94,7 +94,7 @@ impl VersionSearch for Trunk {
     }
 }
 
-/// Returns the value of a key that is visible at sequence number `at`.
+/// Returns the value of a key as of sequence number `at`.
 pub(crate) fn get(trunk: &Trunk, key: &[u8], at: SequenceNumber, now_ms: u64) -> Result<LookupValue> {
     let rules = trunk.options.schema.rules(key);
     let mut gather = LookupState::new(at, now_ms, rules.operator.as_deref());
@@ -102,8 +102,8 @@ pub(crate) fn get(trunk: &Trunk, key: &[u8], at: SequenceNumber, now_ms: u64) ->
     gather.answer(key)
 }
 
-/// Returns the values of many keys that are visible at sequence number `at`, in the order of
-/// `keys`. Reads all required leaves concurrently.
+/// Returns the values of many keys as of sequence number `at`, in the order of `keys`. Reads all
+/// required leaves concurrently.
 pub(crate) fn multi_get(
     trunk: &Trunk,
     keys: &[&[u8]],

@@ -1,4 +1,4 @@
-//! Builds the root filter, once lookups have searched enough maplets of the root's bundles.
+//! Builds the root filter once lookups have probed the maplets of the root's bundles often enough.
 
 use crate::maplet::MapletEntryIter;
 use crate::tiered::trunk::{MapletGroup, RootFilter, RootFilterCoverage, Trunk, deletes_ranges, waiting};
@@ -9,13 +9,13 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Minimum number of groups in the root for which a filter is built. With fewer groups, a root
-/// filter saves little.
+/// Minimum number of groups in the root for which a filter is built. With fewer groups, it saves
+/// little.
 /// Tuning: `4` since 2026-11-22.
 const LEAST_GROUPS: usize = 4;
-/// The filter is built once lookups have searched at least `entries / ENTRIES_PER_QUESTION` maplets
-/// without it, where `entries` is the number of entries to add. Searching a maplet costs three to
-/// four times as much as adding an entry.
+/// The filter is built once lookups without it have probed at least `entries /
+/// ENTRIES_PER_QUESTION` maplets, where `entries` is the number of entries to add. Probing a maplet
+/// costs three to four times as much as adding an entry.
 /// Tuning: `4` since 2026-11-22; probing a maplet costs three to four times as much as adding an
 /// entry.
 const ENTRIES_PER_QUESTION: u64 = 4;
@@ -24,11 +24,11 @@ const ENTRIES_PER_QUESTION: u64 = 4;
 /// Tuning: `2` since 2026-11-22.
 const MEMTABLE_PART: u64 = 2;
 
-/// A root filter that is being built. If it is dropped before it is done, nothing changes.
+/// A root filter that is being built. Dropping it before it is done changes nothing.
 #[derive(Debug)]
 pub struct RootFilterBuilder {
     trunk: Arc<Trunk>,
-    /// Prevents the space of the maplets' extents from being reused.
+    /// Keeps the space of the maplets' extents from being reused.
     _hold: EpochHold,
     groups: VecDeque<Arc<MapletGroup>>,
     covered: HashSet<u64>,
@@ -37,8 +37,8 @@ pub struct RootFilterBuilder {
 }
 
 impl RootFilterBuilder {
-    /// Starts to build a root filter if it is worth its cost, and returns `None` otherwise. The
-    /// filter is worth its cost once lookups have searched enough maplets of the root's bundles.
+    /// Starts to build a root filter if it is worth its cost, and returns `None` otherwise. It is
+    /// worth its cost once lookups have probed enough maplets of the root's bundles.
     #[must_use]
     pub(crate) fn due(trunk: &Arc<Trunk>) -> Option<RootFilterBuilder> {
         let questions = trunk.usage.questions();
@@ -58,8 +58,8 @@ impl RootFilterBuilder {
         RootFilterBuilder::begin(trunk)
     }
 
-    /// Starts to build a root filter, regardless of its cost. Returns `None` if there already is a
-    /// root filter, or if none can be built.
+    /// Starts to build a root filter regardless of its cost. Returns `None` if one already exists
+    /// or none can be built.
     #[must_use]
     pub(crate) fn begin(trunk: &Arc<Trunk>) -> Option<RootFilterBuilder> {
         let hold = trunk.store.epochs().hold();
@@ -90,8 +90,8 @@ impl RootFilterBuilder {
     /// Runs one slice of the work, which adds about `entries` entries to the filter.
     ///
     /// # Errors
-    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). After an error nothing
-    /// has changed.
+    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). An error leaves the
+    /// tree unchanged.
     pub fn poll(&mut self, entries: usize) -> Result<StepProgress> {
         let tiers = self.trunk.store.tiers();
         let bits = self.digest.fingerprint_bits();
@@ -111,8 +111,8 @@ impl RootFilterBuilder {
                         .digest
                         .add(page.iter().map(|entry| entry.fingerprint().number(bits)))
                     {
-                        // While the filter was being built, more entries arrived than it has
-                        // capacity for, so it is discarded.
+                        // More entries arrived during the build than the filter has capacity for,
+                        // so discard it.
                         return Ok(StepProgress::Done);
                     }
                 }
@@ -122,8 +122,8 @@ impl RootFilterBuilder {
         Ok(StepProgress::More)
     }
 
-    /// Attaches the root filter to the current version, if it covers all bundles of the root. If
-    /// there are new bundles, they are added to the remaining work instead.
+    /// Attaches the root filter to the current version if it covers all bundles of the root.
+    /// Otherwise adds the new bundles to the remaining work.
     fn install(&mut self) -> StepProgress {
         let mut writer = self.trunk.lock();
         let version = self.trunk.version();
@@ -166,7 +166,8 @@ mod tests {
     use alluvium_storage::extents::AllocationClass;
     use alluvium_storage::store::{Store, StoreOptions};
 
-    /// Flushes a memtable with the keys `from..from + 200`, whose sequence numbers are one higher.
+    /// Writes the keys `from..from + 200` to a memtable and flushes it. The sequence number of each
+    /// put is its key plus one.
     fn write(tree: &TieredTree, from: u64, deletes_range: bool) {
         let memtable = Memtable::new(1 << 20);
         for number in from..from + 200 {
@@ -205,7 +206,7 @@ mod tests {
             LookupPath::of(&version, LookupKey::new(&key.to_be_bytes()), &mut search, &absent).len()
         };
         assert_eq!(asked(1 << 40), 5, "no lookup has told");
-        // Two root filters are built concurrently, and a memtable is flushed in the meantime.
+        // Build two root filters concurrently, and flush a memtable in the meantime.
         let digesting = [tree.digest().unwrap(), tree.digest().unwrap()];
         write(&tree, 1000, false);
         digesting.into_iter().for_each(make);
@@ -218,7 +219,7 @@ mod tests {
             let found = tree.get(&key.to_be_bytes(), MAX_SEQUENCE, 0).unwrap();
             assert_eq!(found.as_deref(), Some(&b"here"[..]), "{key}");
         }
-        // The capacity of the filter is twice the number of keys that it contained initially.
+        // The filter has twice the capacity of the keys it was built with.
         (7..12).for_each(|memtable| write(&tree, memtable * 200, false));
         assert!(!has_digest(&tree) && tree.memory().digest == 0);
         for key in 1 << 40..(1 << 40) + 2000u64 {

@@ -1,6 +1,6 @@
 //! The search for one key in one version. It proceeds from the root to a leaf, newest part first,
-//! until a message determines the result. If a node is missing from the cache, the search stops,
-//! and continues once the node has been read.
+//! until a message determines the result. If a node is not cached, the search stops, and resumes
+//! once the node has been read.
 
 use crate::maplet::{self, Maplet};
 use crate::tiered::trunk::{AbsentKeys, MapletGroup, StackEntry, TreeVersion, TrunkNode, TrunkPart};
@@ -17,27 +17,27 @@ use std::task::{Poll, ready};
 /// The progress of a search for a key. It is valid for one version only.
 #[derive(Debug, Default)]
 pub struct TreeSearch {
-    /// The results from the maplets of some consecutive parts of the path: `asked` parts, beginning
-    /// with part `first`.
+    /// Maplet results for consecutive parts of the path: `asked` parts, beginning with part
+    /// `first`.
     hits: maplet::MapletAnswers,
     first: usize,
     asked: usize,
     /// Whether the root filter excludes the key. `None` until the filter has been queried.
     is_denied: Option<bool>,
-    /// Number of parts of the path that have been searched completely.
+    /// Number of the path's parts that have been searched completely.
     layer: usize,
-    /// Number of runs of the next part that have been searched completely.
+    /// Number of runs in the next part that have been searched completely.
     runs: usize,
     /// Number of records of the next run that have already been read.
     records: usize,
 }
 
 /// The path of a key from the root to its leaf: the parts that may contain the key, newest first,
-/// and the maplet pages of these parts, beginning with part `first`. A batched search runs each of
-/// its steps for all keys before the next step, so that cache misses overlap.
+/// and the maplet pages of these parts from part `first` on. A batched search runs each of its
+/// steps for all keys before the next step, so that cache misses overlap.
 pub(super) struct LookupPath<'v, 'f> {
     parts: maplet::PathVec<&'v TrunkPart>,
-    /// Number of parts whose maplets are searched: either all parts, or all but the last.
+    /// Number of parts whose maplets are probed: all parts, or all but the last.
     asked: usize,
     absent: &'v AbsentKeys,
     hash: u64,
@@ -46,8 +46,8 @@ pub(super) struct LookupPath<'v, 'f> {
 }
 
 impl<'v, 'f> LookupPath<'v, 'f> {
-    /// Returns the path of a key in a version. If the last part consists of a single run, its
-    /// maplet is searched only while lookups of absent keys are common.
+    /// Returns the path of a key in a version. If the last part is a single run, its maplet is
+    /// probed only while lookups of absent keys are common.
     pub(super) fn of(
         version: &'v TreeVersion,
         key: LookupKey<'_>,
@@ -99,15 +99,15 @@ impl<'v, 'f> LookupPath<'v, 'f> {
         self.pages.approach(fetch);
     }
 
-    /// Obtains the pages from the cache, and returns whether all of them were there.
+    /// Takes the pages from the cache, and returns whether all of them were there.
     pub(super) fn take<F: NodeFetch>(&mut self, fetch: &'f F) -> bool {
         self.pages
             .take(maplets(&self.parts[self.first..]), self.hash, fetch)
     }
 }
 
-/// Searches the maplets of many paths in one batch. The pages of the paths must have been obtained.
-/// Afterwards, each search knows which runs of its path may contain its key.
+/// Probes the maplets of many paths in one batch. The pages of the paths must already have been
+/// obtained. Afterwards, each search knows which runs of its path may contain its key.
 pub(super) fn ask_together<'s>(
     ways: &[LookupPath<'_, '_>],
     searches: impl Iterator<Item = &'s mut TreeSearch>,
@@ -131,7 +131,7 @@ pub(super) fn ask_together<'s>(
     });
 }
 
-/// Returns whether the oldest part of a path consists of a single run.
+/// Returns whether the oldest part of a path is a single run.
 fn ends_in_one_run(parts: &[&TrunkPart]) -> bool {
     parts.last().is_some_and(|part| part.group.runs.len() == 1)
 }
@@ -140,8 +140,8 @@ fn maplets<'v>(parts: &[&'v TrunkPart]) -> impl Iterator<Item = &'v Maplet> {
     parts.iter().map(|part| &part.group.maplet)
 }
 
-/// Returns the parts on the path of a key whose records for the key are visible, newest first. If
-/// `is_denied` is set, the root filter excludes the key, and the bundles of the root are skipped.
+/// Returns the parts on a key's path in which records of the key are visible, newest first. If
+/// `is_denied` is set, the root filter excludes the key, so the bundles of the root are skipped.
 fn path<'v>(root: &'v TrunkNode, key: &[u8], is_denied: bool) -> maplet::PathVec<&'v TrunkPart> {
     let (mut node, mut parts) = (root, maplet::PathVec::new());
     let mut add = |layer: StackEntry<'v>| {
@@ -163,14 +163,14 @@ fn path<'v>(root: &'v TrunkNode, key: &[u8], is_denied: bool) -> maplet::PathVec
 }
 
 impl TreeSearch {
-    /// Resets the search to its beginning, and keeps its memory for reuse.
+    /// Resets the search to its beginning, keeping its memory for reuse.
     pub(super) fn restart(&mut self) {
         (self.asked, self.layer, self.runs, self.records) = (0, 0, 0, 0);
         self.is_denied = None;
     }
 
-    /// Adds the messages that the version has for the key to `known`, until they determine the
-    /// result or the path ends.
+    /// Adds the version's messages for the key to `known`, until they determine the result or the
+    /// path ends.
     pub(super) fn go_on<F: NodeFetch>(
         &mut self,
         version: &TreeVersion,
@@ -220,8 +220,8 @@ impl TreeSearch {
         (self.first..self.first + self.asked).contains(&layer)
     }
 
-    /// Stores the result from the maplet of a part. If the result continues on another page, it is
-    /// not stored; that maplet and the following ones are searched again later.
+    /// Stores the probe result of a part's maplet. A result that continues on another page is not
+    /// stored; its maplet and those after it are probed again later.
     fn store_answer(&mut self, place: usize, found: PageLookup<'_>) {
         if let PageLookup::InPage(values) = found
             && place == self.asked
@@ -234,9 +234,9 @@ impl TreeSearch {
         }
     }
 
-    /// Determines which runs of the next part, and possibly of further parts, may contain the key.
-    /// If maplet pages must be read, the pages of all remaining parts are read in one batch.
-    /// Otherwise only the maplet of the next part is searched.
+    /// Determines which runs of the next part, and possibly of later ones, may contain the key. If
+    /// maplet pages must be read, one batch reads those of all remaining parts. Otherwise only the
+    /// next part's maplet is probed.
     fn ask_maplets<'f, F: NodeFetch>(
         &mut self,
         way: &mut LookupPath<'_, 'f>,
@@ -275,7 +275,7 @@ impl TreeSearch {
         Poll::Ready(Ok(()))
     }
 
-    /// Searches those runs of a group that may contain the key, newest first.
+    /// Searches the runs of a group that may contain the key, newest first.
     fn ask_group<F: NodeFetch>(
         &mut self,
         group: &MapletGroup,
@@ -311,8 +311,8 @@ impl TreeSearch {
         Poll::Ready(Ok(()))
     }
 
-    /// Searches the run at `place` in the group. Records that an earlier attempt has already read
-    /// are skipped.
+    /// Searches the run at `place` in the group. Skips the records that an earlier attempt has
+    /// already read.
     fn ask<F: NodeFetch>(
         &mut self,
         group: &MapletGroup,
@@ -327,11 +327,10 @@ impl TreeSearch {
             let at = group.maplet.pointer().place();
             return Poll::Ready(Err(Error::corrupt(at, expected, format!("run {place}"))));
         };
-        // A run that was deleted has no records for this key. The maplet may still refer to it, or
-        // may contain another key with the same fingerprint.
+        // A deleted run has no records for this key. The maplet may still refer to it, or may
+        // contain another key with the same fingerprint.
         if let Some(run) = run.get() {
-            // Skip the records that were read by an earlier attempt, before a node was found to be
-            // missing.
+            // Skip the records that an earlier attempt read before it hit an uncached node.
             let mut taken = self.records;
             let records = &mut self.records;
             let asked = run.search(key, known.at(), fetch, |record| {
@@ -398,7 +397,7 @@ mod tests {
         while step.poll(100).unwrap() == StepProgress::More {}
     }
 
-    /// Looks up a key in every available way, and requires that the results are the same.
+    /// Looks up a key in every available way, and asserts that all results are equal.
     fn found(tree: &TieredTree, key: &[u8]) -> Option<Vec<u8>> {
         let found = tree.get(key, MAX_SEQUENCE, 0).unwrap();
         assert_eq!(
@@ -467,7 +466,7 @@ mod tests {
             let operand = value(number);
             write(&tree, &[(b"k", Message::merge(number, &operand))]);
         }
-        // Combine the runs of all bundles into one group, as compactions do that leave out older
+        // Combine the runs of all bundles into one group, like a compaction that leaves out older
         // parts.
         tree.trunk
             .change(None, |_, _, root| {
@@ -515,7 +514,7 @@ mod tests {
     #[test]
     fn what_came_from_one_of_two_nodes_counts_up_to_where_the_other_began() {
         let tree = tree();
-        // The tree has two leaves: one for the keys before `m`, and one for `m` and later keys.
+        // The tree has two leaves. The second one starts at `m`.
         tree.trunk
             .change(None, |_, shaper, _| {
                 let leaves = [KeyRange::new(b"", Some(b"m")), KeyRange::new(b"m", None)];
@@ -530,7 +529,7 @@ mod tests {
             &tree,
             &[(b"m", Message::delete(3)), (b"z", Message::put(4, b"right"))],
         );
-        // Compact the right leaf, so that it no longer contains `m`. The data above the left leaf
+        // Compact the right leaf so that it no longer contains `m`. The data above the left leaf
         // still does.
         tree.compact_fully(b"m").unwrap();
         let mut others = Vec::new();

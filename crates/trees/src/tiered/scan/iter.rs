@@ -1,5 +1,5 @@
-//! Scans: iterate over a range of keys in either direction, and resolve the visible value of each
-//! key in batches.
+//! Scans: iterate over a key range in either direction, and resolve the visible value of each key
+//! in batches.
 
 use super::scan_length::LONG_SCAN;
 use super::scans::ScanContext;
@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Number of consecutive deleted keys after which a scan checks whether a range delete covers them,
-/// in order to skip to its end.
+/// so that it can skip to the end of the range delete.
 /// Tuning: `4` since 2026-11-21.
 const RANGE_SKIP_AFTER: u32 = 4;
 /// Number of consecutive deleted keys after which a scan requests a compaction of the range.
@@ -30,18 +30,18 @@ const COMPACT_AFTER_SKIPS: u32 = 512;
 /// Maximum number of records that a scan resolves before the caller asks for them.
 /// Tuning: `128` since 2026-11-23.
 const MAX_AHEAD: usize = 128;
-/// Maximum margin, in records, that is added to the average length when the length of a scan is
-/// unknown. The margin equals the average length, up to this maximum. Reading one page too many
-/// costs only a thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM,
-/// 2021), but reading many unneeded pages is expensive.
+/// Maximum margin, in records, added to the average length if the length of a scan is unknown. The
+/// margin equals the average length, up to this maximum. Reading one page too many costs only a
+/// thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM, 2021), but
+/// reading many unneeded pages is expensive.
 /// Tuning: `128` since 2026-11-23; the affine model: one page too many costs a thirtieth of a read.
 const LONGER: usize = 128;
-/// Number of further records that a scan is expected to read once it has reached [`LONG_SCAN`]
+/// Number of further records that a scan is expected to read after it has reached [`LONG_SCAN`]
 /// records, or if nearly all scans are that long.
 /// Tuning: `8 * LONG_SCAN` since 2026-11-23.
 const NO_END: usize = 8 * LONG_SCAN;
-/// Number of deleted keys after which a scan releases its resources and later seeks to its position
-/// again.
+/// Number of deleted keys after which a scan releases its resources. It then seeks back to its
+/// position.
 /// Tuning: `4096` since 2026-11-22.
 const RELEASE_AFTER: u32 = 4096;
 const _: () = assert!(
@@ -53,35 +53,35 @@ const _: () = assert!(
 ///
 /// Between calls, the iterator keeps a sequence number and a position, but never pins a version or
 /// a memtable, so it never delays the reuse of memory or extents. If the version or the memtables
-/// have changed, it seeks to its position again. It resolves records in batches of growing size.
-/// Resolved records stay valid, because data at or below its sequence number never changes.
+/// have changed, it seeks back to its position. It resolves records in batches of growing size.
+/// Resolved records stay valid, because data at or below the iterator's sequence number never
+/// changes.
 pub struct TreeIter {
     scans: Arc<ScanContext>,
     memtables: Option<Arc<dyn MemtableOwner>>,
     wanted: ScanParameters,
     segment: Option<Box<ScanSegment>>,
     /// Accounts for the memory that the iterator retains between calls, and identifies its segment
-    /// while the segment is parked.
+    /// while that is parked.
     hold: ScanMemoryUse,
-    /// The position at which to continue if there is no segment.
+    /// Where the scan continues when it has no open segment.
     position: ScanPosition,
-    /// Whether the next leaf is the first one after the start or after a seek.
+    /// Whether the next leaf is the first since the start or the last seek.
     enters: bool,
     batch: ScanBatch,
     /// Number of records to resolve in the next batch.
     ahead: usize,
-    /// Number of records in previous batches since the start or the last seek.
+    /// Number of records in earlier batches since the start or the last seek.
     taken: usize,
     /// Whether the caller has announced how many records it will read.
     is_told: bool,
     known: KeyState,
-    /// The keyspace of the last key that had to be resolved.
+    /// The keyspace of the last key that was resolved.
     keyspace: KeyspaceCursor,
     /// Number of consecutive keys without a value, and how many of them are in runs.
     dead: u32,
     waded: u32,
-    /// The current sequence of keys without a value. It is remembered so that later scans can skip
-    /// the sequence.
+    /// The current sequence of keys without a value, recorded so that later scans can skip it.
     dead_run: DeadRun,
 }
 
@@ -94,7 +94,7 @@ impl Drop for TreeIter {
     }
 }
 
-/// Describes the leaf to open, by means of a key.
+/// Identifies the leaf to open by one of its keys.
 enum LeafProbe {
     /// The leaf whose range contains this key.
     Holds(Vec<u8>),
@@ -120,9 +120,9 @@ impl fmt::Debug for TreeIter {
 }
 
 impl TreeIter {
-    /// Creates an iterator over `range` that sees the values visible at sequence number `at`. It
-    /// reads the tree and, if any are given, the memtables above the tree. Puts that expire at or
-    /// before `now_ms` are invisible.
+    /// Creates an iterator over `range` as of sequence number `at`. It reads the tree and, if
+    /// `memtables` is given, the memtables above the tree. Puts that expire at or before `now_ms`
+    /// are invisible.
     pub(crate) fn new(
         scans: &Arc<ScanContext>,
         memtables: Option<Arc<dyn MemtableOwner>>,
@@ -158,8 +158,8 @@ impl TreeIter {
         }
     }
 
-    /// Moves the iterator to `key`, so that the next record is the first one at or after `key` in
-    /// the iterator's direction.
+    /// Moves the iterator to `key`. The next record is the first one at or after `key` in the
+    /// iterator's direction.
     pub fn seek(&mut self, key: &[u8]) {
         self.note_length();
         self.position = ScanPosition::At(key.to_vec());
@@ -172,15 +172,14 @@ impl TreeIter {
         self.dead_run.leave();
     }
 
-    /// Announces that the caller will read about `records` records. The data for all of them is
-    /// then read at once, instead of with growing read-ahead.
+    /// Announces that the caller will read about `records` records. Their data is then read at
+    /// once, instead of with growing read-ahead.
     pub fn expect(&mut self, records: usize) {
         self.wanted.expected = records;
         self.is_told = true;
     }
 
-    /// Adds the length of a scan that ends to the statistics from which the length of later scans
-    /// is predicted.
+    /// When a scan ends, adds its length to the statistics that predict the length of later scans.
     fn note_length(&mut self) {
         let taken = std::mem::take(&mut self.taken) + self.batch.taken();
         if taken > 0 {
@@ -188,8 +187,7 @@ impl TreeIter {
         }
     }
 
-    /// Returns the next key that has a value, together with the value, or `None` at the end of the
-    /// range.
+    /// Returns the next key that has a value, and the value, or `None` at the end of the range.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). After an error, the
@@ -203,8 +201,7 @@ impl TreeIter {
         Ok(self.batch.take())
     }
 
-    /// Resolves the next batch of records, which has at least one record unless the range is
-    /// exhausted.
+    /// Resolves the next batch, which has at least one record unless the range is exhausted.
     #[cold]
     fn refill(&mut self) -> Result<()> {
         self.taken += self.batch.len();
@@ -232,8 +229,8 @@ impl TreeIter {
                 if let Some(segment) = self.segment.take() {
                     self.position = segment.position();
                 }
-                // Records that were resolved before the error are valid and are returned first. The
-                // error will occur again afterwards.
+                // Records resolved before the error are valid, so return them first. The next
+                // refill runs into the error again.
                 if self.batch.len() == 0 {
                     return Err(error);
                 }
@@ -245,7 +242,7 @@ impl TreeIter {
         Ok(())
     }
 
-    /// Returns whether the segment at which to continue is still in memory.
+    /// Returns whether the scan's segment is still in memory.
     #[cfg(test)]
     pub(crate) fn is_ready(&self) -> bool {
         self.segment.is_some() || self.scans.held.has(&self.hold)
@@ -267,7 +264,7 @@ impl TreeIter {
         self.wanted.long_values = LongValues::LeftOut;
     }
 
-    /// Retains data that is useful for the next call, within the limit that all scans share.
+    /// Retains data that is useful for the next call, within the limit shared by all scans.
     fn end_batch(&mut self) {
         if self.batch.len() == 0 {
             self.batch = ScanBatch::default();
@@ -290,10 +287,10 @@ impl TreeIter {
     fn fill(&mut self) -> Result<()> {
         let scans = Arc::clone(&self.scans);
         let trunk = &*scans.trunk;
-        // A memtable that is removed from the list after this point has been flushed into the
-        // version that is read below.
+        // A memtable that leaves the list from now on has been flushed into the version that is
+        // read below.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
-        // The guard prevents data of the version from being freed.
+        // The guard keeps the version's data from being freed.
         let guard = trunk.store.epochs().pin();
         let version = trunk.peek();
         let view = BatchSources {
@@ -357,7 +354,7 @@ impl TreeIter {
         }
     }
 
-    /// Processes a key that has no value. After many such keys in a row, the scan skips ahead.
+    /// Handles a key that has no value. After many such keys in a row, the scan skips ahead.
     fn pass_dead(&mut self, taken: ScanOutcome, view: &BatchSources<'_>) -> Result<()> {
         let Some(segment) = &mut self.segment else {
             return Ok(());
@@ -388,8 +385,8 @@ impl TreeIter {
         self.dead_run.end(self.memtables.as_deref(), self.wanted.moment());
     }
 
-    /// If the position is in a range that is known to contain no live keys, moves it to the end of
-    /// that range.
+    /// If the position is in a range known to contain no live keys, moves it to the end of that
+    /// range.
     fn leap(&mut self) {
         let empty = self.memtables.as_deref().and_then(MemtableOwner::empty_ranges);
         if let Some(empty) = empty.filter(|empty| !empty.is_empty())
@@ -403,7 +400,7 @@ impl TreeIter {
         }
     }
 
-    /// Opens the leaf at the current position. Returns whether the scan's range contains such a
+    /// Opens the leaf at the current position. Returns `false` if the scan's range ends before that
     /// leaf.
     fn open(&mut self, view: &BatchSources<'_>) -> Result<bool> {
         self.leap();
@@ -433,7 +430,7 @@ impl TreeIter {
         Ok(true)
     }
 
-    /// Returns a description of the leaf to open next, or `None` at the end of the range.
+    /// Identifies the leaf to open next. Returns `None` at the end of the range.
     fn probe(&self) -> Option<LeafProbe> {
         let range = &self.wanted.range;
         let before_the_end = || match &range.high {
@@ -463,7 +460,7 @@ impl TreeIter {
         }
     }
 
-    /// Moves the position past the leaf that has been finished.
+    /// Moves the position past the finished leaf.
     fn leave(&mut self) {
         let Some(segment) = self.segment.take() else {
             return;
@@ -479,7 +476,7 @@ impl TreeIter {
     }
 }
 
-/// Returns the leaf of the trunk to which a scan moves next.
+/// Returns the trunk leaf that a probe identifies.
 fn leaf_of<'v>(root: &'v TrunkNode, probe: &LeafProbe) -> &'v TrunkNode {
     let mut node = root;
     loop {

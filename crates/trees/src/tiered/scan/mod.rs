@@ -1,11 +1,11 @@
-//! Scans: iterate over a range of keys in either direction, and resolve the visible value of each
-//! key in batches.
+//! Scans: iterate over a key range in either direction, and resolve the visible value of each key
+//! in batches.
 //!
-//! *Scope*: how the runs and memtables for one leaf's range are merged; how many records a scan
+//! *Scope*: how the runs and memtables in one leaf's range are merged; how many records a scan
 //! resolves before its caller asks for them; how much memory all scans together may retain between
 //! calls.
 //!
-//! *Must not depend on*: point lookups; how a version is made.
+//! *Must not depend on*: point lookups; how a version comes about.
 
 mod iter;
 mod scan_length;

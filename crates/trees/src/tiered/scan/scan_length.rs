@@ -1,13 +1,13 @@
-//! The average length of scans, from which the initial read-ahead of the next scan is derived.
+//! The average scan length, which determines the initial read-ahead of the next scan.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum length that a scan contributes to the average, in records. A longer scan extends its own
-/// read-ahead.
+/// Maximum length, in records, that a scan contributes to the average. A longer scan extends its
+/// own read-ahead.
 pub(super) const LONG_SCAN: usize = 4096;
-/// Number of scans over which the moving average extends.
+/// Number of scans that the moving average covers.
 const SCANS: u64 = 16;
-/// Number of fixed-point units of the average per record.
+/// Fixed-point units of the average per record.
 const PARTS: u64 = 1 << 16;
 const _: () = assert!(
     SCANS > 1 && PARTS > SCANS,
@@ -19,7 +19,7 @@ const _: () = assert!(
 pub(super) struct UsualScan(AtomicU64);
 
 impl UsualScan {
-    /// Adds a scan of `records` records to the average. If several scans end concurrently, the
+    /// Adds a scan of `records` records to the average. If several scans end concurrently, an
     /// update may be lost.
     pub(crate) fn note(&self, records: usize) {
         let (records, before) = (records.min(LONG_SCAN) as u64, self.0.load(Ordering::Relaxed));

@@ -6,8 +6,8 @@ use crate::tiered::trunk::Trunk;
 use std::fmt;
 use std::sync::Arc;
 
-/// The trunk that the scans of a tree read, the memory that they retain between calls, and their
-/// average length.
+/// The trunk that a tree's scans read, the memory that they retain between calls, and their average
+/// length.
 pub(crate) struct ScanContext {
     pub(super) trunk: Arc<Trunk>,
     pub(super) held: ScanMemory,
@@ -24,8 +24,8 @@ impl ScanContext {
         }
     }
 
-    /// Sets the maximum number of bytes that all scans together may retain between calls. In
-    /// addition, each scan may always retain a small minimum.
+    /// Sets the maximum number of bytes that all scans together may retain between calls. On top of
+    /// that, each scan may always retain a small minimum.
     pub(crate) fn limit(&self, bytes: u64) {
         self.held.limit(bytes);
     }

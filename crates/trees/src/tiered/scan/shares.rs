@@ -1,12 +1,12 @@
-//! The runs that are visible in the range of one leaf of the trunk.
+//! The runs that are visible in one trunk leaf's range.
 
 use crate::segment_scan::RunShare;
 use crate::tiered::trunk::{TreeVersion, TrunkNode};
 use alluvium_dictionary::range::KeyRange;
 
-/// Returns the runs that overlap `range`, which must be within the range of `leaf`, newest first.
-/// The runs are those on the path from the root to the leaf. Each is returned with the key range in
-/// which it is visible and its estimated number of records for the leaf.
+/// Returns the runs on the path from the root to `leaf` that overlap `range`, newest first. `range`
+/// must be within the leaf's range. Each run comes with the key range in which it is visible and
+/// its estimated number of records for the leaf.
 pub(super) fn shares(version: &TreeVersion, leaf: &TrunkNode, range: &KeyRange) -> Vec<RunShare> {
     let mut shares = Vec::new();
     let mut node: &TrunkNode = &version.root;

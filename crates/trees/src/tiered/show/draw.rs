@@ -1,4 +1,4 @@
-//! Drawing of a tree in plain text, with one line for each node or pivot and its contents.
+//! Draws a tree as plain text, with one line for each node or pivot and its contents.
 //!
 //! ```text
 //! version 7, cut 4000, height 2

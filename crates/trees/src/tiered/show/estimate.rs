@@ -1,5 +1,5 @@
-//! Estimates of the bytes on disk and the records in a key range, from totals that the tree
-//! maintains anyway. No leaf is read.
+//! Estimates the bytes on disk and the records in a key range from totals that the tree maintains
+//! anyway, without reading leaves.
 
 use crate::maplet::{Maplet, different_keys};
 use crate::run::RangeWeight;
@@ -11,8 +11,8 @@ use alluvium_storage::{EpochGuard, NodeCache, Result};
 use std::collections::BTreeMap;
 
 /// Returns the approximate number of bytes, records and deletes in a key range, including
-/// superseded versions. For each run, the error is at most one leaf at each end of the range. Only
-/// index nodes are read.
+/// superseded versions. Each run contributes an error of at most one leaf at each end of the range.
+/// Reads only index nodes.
 ///
 /// # Errors
 /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -51,7 +51,7 @@ pub(crate) fn size_on_disk(trunk: &Trunk, range: &KeyRange) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Returns the approximate number of keys in a range, as the number of records that are not
+/// Returns the approximate number of keys in a range, which is the number of records that are not
 /// deletes. A key with several retained versions or merge operands is counted once for each of
 /// them.
 ///
@@ -67,8 +67,8 @@ pub(crate) fn approximate_len(trunk: &Trunk, range: &KeyRange) -> Result<u64> {
 pub struct RangeHoldings {
     /// Number of bytes of leaves and of separately stored values.
     pub leaf_bytes: u64,
-    /// Number of bytes of maplets and index nodes. Lookups need them in memory to find a leaf
-    /// without a read.
+    /// Number of bytes of maplets and index nodes. With these in memory, a lookup can find the
+    /// right leaf without a read.
     pub guide_bytes: u64,
     /// Number of records, including superseded versions and deletes.
     pub records: u64,
@@ -101,7 +101,7 @@ pub(crate) fn holdings(trunk: &Trunk, range: &KeyRange) -> Result<RangeHoldings>
         let group = &part.group;
         let mut guides = group.maplet.bytes();
         for (_, run) in group.runs() {
-            // The root node of the run's index contains the totals, so this reads nothing from the
+            // The totals are in the root node of the run's index, so this reads nothing from the
             // device.
             let leaves = run.weigh(&KeyRange::everything(), from.0, from.1, Purpose::Other)?;
             guides += run.summary().bytes.saturating_sub(leaves.bytes);
@@ -112,7 +112,7 @@ pub(crate) fn holdings(trunk: &Trunk, range: &KeyRange) -> Result<RangeHoldings>
     Ok(sum)
 }
 
-/// Returns the approximate number of distinct keys in a tree on disk, including deleted keys.
+/// Returns the approximate number of distinct keys in an on-disk tree, including deleted keys.
 ///
 /// # Errors
 /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -146,8 +146,8 @@ enum PartAge {
     Newer,
 }
 
-/// Calls `tell` for each part of each stack that overlaps the key range, with the part's weight in
-/// that range.
+/// Calls `tell` with each part of each stack that overlaps the key range, and with the part's
+/// weight in that range.
 fn add_up(
     node: &TrunkNode,
     range: &KeyRange,
@@ -157,7 +157,7 @@ fn add_up(
     walk(node, range, from, &mut |part, weight, _| tell(part, weight))
 }
 
-/// Like [`add_up`], but also passes whether the part is the oldest one of its leaf.
+/// Like [`add_up`], but also tells whether the part is the oldest one of its leaf.
 fn walk(
     node: &TrunkNode,
     range: &KeyRange,

@@ -1,4 +1,5 @@
-//! The shape of a tree as plain data, for drawing it, measuring it, and finding a run in it.
+//! The shape of a tree as plain data: for drawing and measuring the tree, and for finding a run in
+//! it.
 
 use crate::run::{ExtentUse, RunSummary};
 use crate::tiered::trunk::{
@@ -8,7 +9,7 @@ use alluvium_base::SequenceNumber;
 use alluvium_dictionary::range::KeyRange;
 use std::sync::Arc;
 
-/// The shape of one version of a tree. It is a copy, so it pins nothing.
+/// The shape of one version of a tree. It is a copy and pins nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outline {
@@ -33,15 +34,16 @@ pub struct OutlineNode {
     pub pivots: Vec<OutlinePivot>,
 }
 
-/// The data that a node received in one flush. At least one pivot of the node has neither flushed
-/// nor compacted it yet.
+/// The data that a node received in one flush. At least one of the node's pivots has neither
+/// flushed nor compacted it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineBundle {
     /// The bundle's sequential number within the node.
     pub number: u64,
     pub runs: usize,
-    /// Total weight in bytes of the bundle in the ranges of those pivots for which it is live.
+    /// Total weight in bytes of the bundle, counting only the ranges of pivots for which it is
+    /// live.
     pub bytes: u64,
 }
 
@@ -53,15 +55,15 @@ pub struct OutlinePivot {
     pub range: KeyRange,
     /// The parts that were compacted or adopted for this pivot, oldest to newest.
     pub own: Vec<OutlineLayer>,
-    /// The parts that the node has received for this pivot and not compacted yet, oldest to newest.
+    /// The parts that the node has received for this pivot but not compacted yet, oldest to newest.
     pub pending: Vec<OutlineLayer>,
-    /// The progress of the pivot's compaction, if there is one.
+    /// The progress of the pivot's compaction, if it has one.
     pub compaction: Option<CompactionState>,
-    /// The child. The pivot of a leaf has none.
+    /// The child, or `None` in the pivot of a leaf.
     pub child: Option<Box<OutlineNode>>,
 }
 
-/// Runs with a common maplet, as far as they are visible in a pivot's range.
+/// Runs with a common maplet, as far as a pivot's range makes them visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineLayer {
@@ -69,11 +71,11 @@ pub struct OutlineLayer {
     pub group: u64,
     /// The number of the bundle that contains the runs; `None` for the pivot's own parts.
     pub bundle: Option<u64>,
-    /// The places in the group of those runs that overlap the pivot's range, oldest to newest.
+    /// Indices in the group of the runs that overlap the pivot's range, oldest to newest.
     pub runs: Vec<usize>,
     /// Whether the runs are restricted to a key range, which may be smaller than the pivot's.
     pub is_clipped: bool,
-    /// Estimated weight in the pivot's range in bytes.
+    /// Estimated weight in bytes within the pivot's range.
     pub bytes: u64,
     /// Estimated number of records in the pivot's range.
     pub records: u64,
@@ -102,7 +104,7 @@ pub struct OutlineRun {
 impl Outline {
     /// Returns the outline of the current version of a trunk.
     pub(crate) fn of(trunk: &Trunk) -> Outline {
-        // The lock ensures that the listed compactions match the version.
+        // Holding the lock keeps the listed compactions consistent with the version.
         let state = trunk.lock();
         let version = trunk.version();
         Outline {
@@ -114,8 +116,8 @@ impl Outline {
 }
 
 impl OutlineRun {
-    /// Returns the run at a place of a group in a version. Returns `None` if the version does not
-    /// contain the run.
+    /// Returns the run at the given place of a group in a version, or `None` if the version does
+    /// not contain it.
     pub(crate) fn of(version: &TreeVersion, group: u64, place: usize) -> Option<OutlineRun> {
         let group = find(&version.root, group)?;
         let run = group.runs.get(place)?.get()?;

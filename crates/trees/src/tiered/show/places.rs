@@ -1,11 +1,11 @@
-//! The storage tiers on which the runs of a tree are stored.
+//! The storage tiers that hold the runs of a tree.
 
 use crate::run_locations::{RunName, RunPlace};
 use crate::tiered::trunk::{MapletGroup, TreeVersion, TrunkNode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Returns the name and tier of each run of a version.
+/// Returns the name and tier of each run in a version.
 pub(in crate::tiered) fn places(version: &TreeVersion) -> Vec<RunPlace> {
     let mut groups = BTreeMap::new();
     collect(&version.root, &mut groups);

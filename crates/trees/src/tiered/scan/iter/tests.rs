@@ -1,4 +1,4 @@
-//! Tests of which data scans read.
+//! Tests which data scans read.
 
 use super::*;
 use crate::tiered::{StepProgress, TieredTree, TreeOptions};
@@ -11,7 +11,7 @@ use alluvium_storage::Error;
 use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::{Store, StoreOptions};
 
-/// Returns a tree in memory with `records` records and the smallest possible cache. `len` maps the
+/// Returns an in-memory tree with `records` records and the smallest possible cache. `len` maps the
 /// number of a record to the length of its value.
 fn tree_of(records: u64, len: impl Fn(u64) -> usize) -> TieredTree {
     let options = StoreOptions {
@@ -97,7 +97,7 @@ fn values_that_are_kept_apart_come_with_their_keys() {
 #[test]
 fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
     const BAD: u64 = 101;
-    // Use values with unique contents. Two values nearly fill a page.
+    // Every value is unique, and two of them nearly fill a page.
     let tree = tree_of(200, |_| 2000);
     let store = tree.store();
     let file = store.tiers().get(0).unwrap();
@@ -128,7 +128,7 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
             }
         }
     };
-    // The other value in the same page cannot be read either.
+    // The other value on the same page is unreadable too.
     let node = at.unwrap() - page;
     let first = if node < 1000 { BAD } else { BAD - 1 };
     for start in [0, 50, 99] {
@@ -139,8 +139,8 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
     }
 }
 
-/// Returns a tree in which some keys were overwritten frequently, the memtables above it, and the
-/// last sequence number. If `is_written_out` is set, all versions have been written to the tree;
+/// Returns a tree with some frequently overwritten keys, the memtables above it, and the last
+/// sequence number. If `is_written_out` is set, all versions have been written to the tree;
 /// otherwise they are in a memtable.
 #[cfg(debug_assertions)]
 fn hot_keys(is_written_out: bool) -> (TieredTree, Arc<One>, u64) {
@@ -186,7 +186,7 @@ impl MemtableOwner for One {
     }
 }
 
-/// Returns the number of versions that were visited since the last call.
+/// Returns the number of versions visited since the last call.
 #[cfg(debug_assertions)]
 fn visited() -> u64 {
     let take = |count: &std::cell::Cell<u64>| count.replace(0);
@@ -220,7 +220,7 @@ fn scans_and_lookups_pass_by_what_they_do_not_see_of_hot_keys() {
                 assert_eq!((hot, cold), (expected.collect(), 20), "{direction:?} at {at}");
                 let visited = visited();
                 // Each hot key is searched at most three times, and a search takes 2 log n steps.
-                // In a run, there is one more step for each leaf that the versions of the key fill.
+                // In a run, each leaf that the versions of the key fill adds one step.
                 let most = 6 * 3 * 2 * 13 + 20;
                 assert!(
                     visited < most,
