@@ -1,13 +1,13 @@
-//! Selection of the parts to merge in a leaf whose older parts are currently unreadable. The
-//! selection is a pure function of the sizes of the other parts.
+//! Selects the parts to merge in a leaf whose older parts are currently unreadable. The selection
+//! is a pure function of the sizes of the other parts.
 
 use super::policy::TrunkShape;
 
 /// Returns how many of a leaf's own parts to merge into one run while older parts are unreadable.
-/// `parts` lists the number of runs and the number of bytes of each readable part, oldest first.
-/// The newest parts are selected. Older parts are added while too many runs remain, and then as
-/// long as the next part is at most twice as large as all newer parts together. Returns `None` if
-/// fewer than two parts are selected.
+/// `parts` lists the number of runs and bytes of each readable part, oldest first. The newest parts
+/// are picked first. Older ones are added while too many runs remain, and then for as long as the
+/// next part is at most twice as large as all newer parts together. Returns `None` if fewer than
+/// two parts are selected.
 #[must_use]
 pub(super) fn newest_parts(shape: &TrunkShape, parts: &[(usize, u64)]) -> Option<usize> {
     let mut left: usize = parts.iter().map(|part| part.0).sum();

@@ -400,8 +400,8 @@ impl TreeIter {
         }
     }
 
-    /// Opens the leaf at the current position. Returns `false` if the scan's range ends before that
-    /// leaf.
+    /// Opens the leaf at the current position. Returns `false` if no leaf within the scan's range is
+    /// left.
     fn open(&mut self, view: &BatchSources<'_>) -> Result<bool> {
         self.leap();
         let Some(probe) = self.probe() else {

@@ -1,5 +1,4 @@
-//! The locations at which checkpoints have written trunk nodes, and the extents that store those
-//! nodes.
+//! Where checkpoints have written trunk nodes, and the extents that store those nodes.
 
 use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::extents::{Extent, UNIT};
@@ -9,11 +8,11 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
 /// Maximum ratio of the total size of the trunk extents to the total size of the current nodes in
-/// them. Above this ratio, a checkpoint writes all nodes again, so that the old extents are freed.
+/// them. Above it, a checkpoint rewrites all nodes so that the old extents become free.
 const SPARSE: u64 = 4;
 const _: () = assert!(SPARSE > 1, "extents that hold nothing else are never sparse");
 
-/// The location at which a checkpoint has written a node, if one has.
+/// Where a checkpoint has written a node, if one has.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointLocation {
     state: Mutex<LocationState>,
@@ -24,12 +23,12 @@ enum LocationState {
     #[default]
     Unwritten,
     Written(NodeLocation),
-    /// The node is no longer in the current version and will never be in a later one.
+    /// The node has left the current version and will never be in a later one.
     Gone,
 }
 
 impl CheckpointLocation {
-    /// Returns the pointer that a parent stores for this node, or `None` if the node has not been
+    /// Returns the pointer to this node that a parent stores, or `None` if the node has not been
     /// written.
     pub(crate) fn at(&self) -> Option<ValuePointer> {
         match &*self.state.lock() {
@@ -74,14 +73,14 @@ pub(crate) struct NodeLocation {
 /// The extents in which checkpoints have stored trunk nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TrunkExtents {
-    /// Number of trunk nodes of the current version that each extent contains.
+    /// Number of the current version's trunk nodes in each extent.
     counts: BTreeMap<Extent, u32>,
-    /// Total size in bytes of the written nodes of the current version.
+    /// Total size in bytes of the current version's written nodes.
     bytes: u64,
 }
 
 impl TrunkExtents {
-    /// Creates the table of extents for a trunk that was read from disk.
+    /// Creates the extent table of a trunk that was read from disk.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a node is not inside an extent that is in use.
@@ -113,14 +112,15 @@ impl TrunkExtents {
         (self.counts.len() * 2 * size_of::<(Extent, u32)>()) as u64
     }
 
-    /// Returns whether most of the space in the extents is occupied by nodes of older versions.
+    /// Returns whether nodes of older versions occupy most of the space in the extents.
     pub(crate) fn is_sparse(&self) -> bool {
         let space: u64 = self.counts.keys().map(Extent::bytes).sum();
         space > SPARSE * self.bytes.next_multiple_of(UNIT) + 2 * UNIT
     }
 
-    /// Sets the new locations of nodes that a checkpoint has written, and releases their previous
-    /// locations. Nodes that left the current version while they were being written are ignored.
+    /// Records the new locations of nodes that a checkpoint has written, and releases their
+    /// previous locations. Ignores nodes that left the current version while they were being
+    /// written.
     pub(crate) fn note_written<'n>(
         &mut self,
         nodes: impl Iterator<Item = (&'n CheckpointLocation, NodeLocation)>,
@@ -181,7 +181,7 @@ impl TrunkExtents {
         (unit < extent.end()).then_some(*extent)
     }
 
-    /// Counts a trunk node in the extents that contain it. All of them must already be in the
+    /// Counts a trunk node in the extents that contain it, all of which must already be in the
     /// table.
     fn add(&mut self, location: &NodeLocation) {
         self.bytes += u64::from(location.pointer.len);
@@ -193,7 +193,8 @@ impl TrunkExtents {
         }
     }
 
-    /// Removes a trunk node from the counts, and releases the extents that then contain no node.
+    /// Removes a trunk node from the counts, and releases the extents that no longer contain any
+    /// node.
     fn release(&mut self, location: &NodeLocation, store: &Store) {
         assert!(self.bytes >= u64::from(location.pointer.len), "bytes are counted");
         self.bytes -= u64::from(location.pointer.len);

@@ -1,5 +1,5 @@
-//! Selection of the inputs of a compaction from a pivot's stack, and the effect of the compaction
-//! on free space.
+//! Selects a compaction's inputs from a pivot's stack, and estimates how the compaction affects
+//! free space.
 
 use super::node::{StackEntry, TrunkNode, TrunkPart};
 use super::shape::leaf_view;
@@ -16,21 +16,21 @@ use std::ops::{Add, Range};
 pub(crate) struct JobInputs {
     /// Index range of the pivot's own parts that the job merges.
     pub(crate) own: Range<usize>,
-    /// Number of live bundles that the job merges, starting with the oldest. Zero unless `own`
-    /// includes the last own part.
+    /// Number of live bundles that the job merges, oldest first. Zero unless `own` includes the
+    /// last own part.
     pub(crate) bundles: usize,
     pub(crate) older: OlderData,
     pub(crate) reason: CompactionReason,
 }
 
-/// The reason for a compaction.
+/// Why a compaction runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompactionReason {
     /// User writes: the job compacts the bundles that the pivot has received.
     Writes,
     /// Too many runs in a leaf: the job merges the leaf's oldest runs.
     Crowd,
-    /// Full compaction of a leaf, either because it was requested or because many of the leaf's
+    /// A full compaction of a leaf, either because it was requested or because many of the leaf's
     /// records are superseded.
     Full,
 }
@@ -99,9 +99,9 @@ impl JobInputs {
         }
     }
 
-    /// Selects the inputs of a job in a leaf that has unreadable parts; `last` is the index of the
-    /// newest of them. Only parts newer than that are merged, so that writes can continue. Returns
-    /// `None` if there are fewer than two parts to merge.
+    /// Selects the inputs of a job in a leaf with unreadable parts, the newest of which is at index
+    /// `last`. Only newer parts are merged, so that writes can continue. Returns `None` if there
+    /// are fewer than two parts to merge.
     fn beside_lost(node: &TrunkNode, index: usize, shape: &TrunkShape, last: usize) -> Option<JobInputs> {
         let own = &node.pivots[index].own;
         let parts: Vec<(usize, u64)> = own[last + 1..]
@@ -148,8 +148,8 @@ impl JobInputs {
     }
 
     /// Returns the numbers of the input groups that have at least half of their records in the
-    /// pivot's range. A compaction may adopt leaves of the runs in such a group. In that case it
-    /// merges the group's whole maplet, which covers the keys of the adopted leaves.
+    /// pivot's range. A compaction may adopt leaves from the runs of such a group. It then merges
+    /// the group's whole maplet, which covers the keys of the adopted leaves.
     pub(crate) fn whole(&self, node: &TrunkNode, index: usize) -> Vec<u64> {
         let own = node.own(index).take(self.own.end).skip(self.own.start);
         let bundles = node.live_bundles(index).iter().zip(&node.pivots[index].live);
@@ -161,7 +161,7 @@ impl JobInputs {
         whole.map(|layer| layer.part.group.id).collect()
     }
 
-    /// Returns the effect of this job on free space.
+    /// Returns the job's effect on free space.
     pub(crate) fn balance(&self, node: &TrunkNode, index: usize, uses: &UseCounts) -> SpaceBalance {
         let range = node.pivot_range(index);
         let inputs = self.inputs(node, index).map(|part| (part, part.within(&range)));
@@ -170,7 +170,7 @@ impl JobInputs {
             OlderData::None => policy::left_by_deletes(&weight),
             OlderData::Elsewhere => weight.bytes,
         };
-        // Add one unit of space for the maplet.
+        // Add one unit for the maplet.
         let units = if left == 0 { 0 } else { left.div_ceil(UNIT) + 1 };
         SpaceBalance {
             takes_bytes: units * UNIT,
@@ -179,12 +179,13 @@ impl JobInputs {
     }
 }
 
-/// The effect of a compaction on free space.
+/// How a compaction affects free space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpaceBalance {
-    /// Approximate number of bytes of free space that the compaction needs.
+    /// Approximate number of free bytes that the compaction needs.
     pub(crate) takes_bytes: u64,
-    /// Number of bytes that become free once the compaction and the next checkpoint have completed.
+    /// Number of bytes that become free once both the compaction and the next checkpoint are
+    /// complete.
     pub(super) frees_bytes: u64,
 }
 

@@ -1,5 +1,4 @@
-//! The states of compaction jobs, and how the states change while flushes, splits and merges
-//! continue.
+//! The states of compaction jobs, and how they change as flushes, splits and merges go on.
 //!
 //! A job compacts one pivot. It stores the pivot's height, range, first live bundle and own parts.
 //! The job's result is installed only if all of these are unchanged; otherwise it is discarded. A
@@ -43,9 +42,9 @@ pub enum JobTransition {
     QueuedFlushed,
     /// The pivot was split or merged, or its parts changed, before the job started.
     QueuedReshaped,
-    /// The pivot was flushed while the job was running; the job's output is discarded.
+    /// The pivot was flushed while the job was running, so the job's output is discarded.
     RunningFlushed,
-    /// The pivot was split or merged, or its parts changed, while the job was running; the job's
+    /// The pivot was split or merged, or its parts changed, while the job was running, so the job's
     /// output is discarded.
     RunningReshaped,
     /// The job failed because the disk was full or the device failed.
@@ -80,7 +79,7 @@ impl fmt::Display for JobTransition {
     }
 }
 
-/// The compactions that are due or running: work that writes have deferred.
+/// The due and running compactions: the work that writes have left behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeDebt {
     /// Number of compactions that are due but have not started.
@@ -115,7 +114,7 @@ enum JobStatus {
     Running,
 }
 
-/// The reason why a job's result is no longer needed.
+/// Why a job's result is no longer needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AbandonReason {
     /// The pivot was flushed to its child.
@@ -140,8 +139,7 @@ struct JobEntry {
 pub(crate) struct JobTable {
     next: JobId,
     jobs: BTreeMap<JobId, JobEntry>,
-    /// The job of each pivot. A pivot is identified by its height and low key, and has at most one
-    /// job.
+    /// The job of each pivot, by the pivot's height and low key.
     pivots: BTreeMap<(u8, Box<[u8]>), JobId>,
     edges: BTreeMap<JobTransition, u64>,
     debt: TreeDebt,
@@ -158,8 +156,7 @@ impl JobTable {
         &self.edges
     }
 
-    /// Returns the job of the pivot with this height and low key, or `None` if the pivot has no
-    /// job.
+    /// Returns the job of the pivot with this height and low key, or `None` if it has none.
     #[must_use]
     pub(crate) fn job_of(&self, height: u8, low: &[u8]) -> Option<JobId> {
         self.pivots.get(&(height, low.into())).copied()
@@ -175,8 +172,7 @@ impl JobTable {
         })
     }
 
-    /// Returns the claim of a job, which identifies its pivot, or `None` if the job no longer
-    /// exists.
+    /// Returns a job's claim, or `None` if the job no longer exists.
     #[must_use]
     pub(crate) fn claim(&self, job: JobId) -> Option<&JobClaim> {
         self.jobs.get(&job).map(|entry| &entry.claim)
@@ -207,8 +203,8 @@ impl JobTable {
     }
 
     /// Plans a job for the pivot that `claim` identifies. The job will read about `bytes` bytes.
-    /// Returns the identifier of the new job. If the pivot already has a job, returns `None`; if
-    /// that job has not started, its number of bytes is updated.
+    /// Returns the identifier of the new job. If the pivot already has a job, returns `None`, and
+    /// updates that job's number of bytes unless it has started.
     pub(crate) fn plan(&mut self, claim: JobClaim, bytes: u64) -> Option<JobId> {
         let pivot = (claim.height, claim.range.low.clone());
         if let Some(job) = self.pivots.get(&pivot) {
@@ -238,10 +234,10 @@ impl JobTable {
         Some(self.next)
     }
 
-    /// Returns the job to run next, or `None` if no queued job may run. `prefer` receives the claim
-    /// that identifies a job's pivot, and whether the job has failed before. It returns the job's
-    /// priority, or `None` if the job must not run now. The job with the lowest value is selected;
-    /// ties go to the job that was planned first.
+    /// Returns the job to run next, or `None` if no queued job may run. `prefer` receives a job's
+    /// claim and whether the job has failed before. It returns the job's priority, or `None` if the
+    /// job must not run now. The job with the lowest value is selected, or of several with that
+    /// value, the one planned first.
     #[must_use]
     pub(crate) fn queued<K: Ord>(&self, prefer: impl Fn(&JobClaim, bool) -> Option<K>) -> Option<JobId> {
         let queued = self
@@ -287,7 +283,7 @@ impl JobTable {
         });
     }
 
-    /// Removes a job after its result was installed.
+    /// Removes a job whose result has been installed.
     pub(crate) fn installed(&mut self, job: JobId) {
         self.remove(job).expect("a job that is installed was running");
         self.count(JobTransition::Installed);
@@ -320,8 +316,7 @@ impl JobTable {
         Some(entry)
     }
 
-    /// Returns every job with the claim that identifies its pivot, for comparison with the current
-    /// trunk.
+    /// Returns every job and its claim, for comparison with the current trunk.
     pub(super) fn claims(&self) -> impl Iterator<Item = (JobId, &JobClaim)> {
         self.jobs.iter().map(|(id, entry)| (*id, &entry.claim))
     }

@@ -1,24 +1,23 @@
-//! Estimates how often a lookup reaches the last run of its path without finding its key there.
+//! Estimates how often a lookup reaches the last run of its path and does not find its key there.
 //!
-//! If a key exists and no newer run contains it, it is in the last run of its path. Searching the
-//! last run's maplet is then useless; it saves a read only for absent keys. Lookups therefore
-//! search the maplets of last runs only while absent keys are common. While they are not, the
-//! maplet pages are not used, and the cache evicts them.
+//! If a key exists and no newer run contains it, it is in the last run of its path. Probing the
+//! last run's maplet is then useless: it saves a read only if the key is absent. Lookups therefore
+//! probe the maplets of last runs only while absent keys are common. While they are rare, the
+//! maplet pages go unused, and the cache evicts them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Amount by which the score grows for each absent key. Each key that is found lowers the score by
-/// one.
+/// Amount by which each absent key raises the score. Each key that is found lowers it by one.
 /// Tuning: `32` since 2026-11-25; not isolated; without any such probes: uniform reads 61.0 and
 /// 68.4 -> 67.5 and 74.6 k/s.
 const ABSENT: u32 = 32;
 /// Minimum score at which absent keys are considered common.
 /// Tuning: `1024` since 2026-11-25.
 const COMMON: u32 = 1024;
-/// Maximum score. It is low enough that the score falls quickly once lookups of absent keys stop.
+/// Maximum score. It is low enough for the score to fall quickly once lookups of absent keys stop.
 /// Tuning: `4096` since 2026-11-25.
 const MOST: u32 = 4096;
-/// Sampling interval for keys that are found: one in this many lookups updates the score.
+/// Sampling interval for found keys: one in this many updates the score.
 /// Tuning: `8` since 2026-11-25.
 const SAMPLE: u32 = 8;
 const _: () = assert!(SAMPLE.is_power_of_two() && ABSENT > SAMPLE && COMMON < MOST);
@@ -36,7 +35,7 @@ impl AbsentKeys {
     }
 
     /// Updates the score after a lookup that reached the last run of its path. `hash` is the hash
-    /// of the lookup's key.
+    /// of the key.
     #[inline]
     pub(crate) fn note(&self, hash: u64, is_absent: bool) {
         let score = self.0.load(Ordering::Relaxed);
@@ -48,7 +47,7 @@ impl AbsentKeys {
             return;
         };
         debug_assert!(next <= MOST, "a score of {next}");
-        // A concurrent update may be lost, which hardly changes the estimate.
+        // A concurrent update may be lost, which hardly affects the estimate.
         self.0.store(next, Ordering::Relaxed);
     }
 }
@@ -57,7 +56,7 @@ impl AbsentKeys {
 mod tests {
     use super::*;
 
-    /// Notes a number of lookups, of which every `every`-th does not find its key.
+    /// Records `lookups` lookups, one in every `every` of which is for an absent key.
     fn note_many(keys: &AbsentKeys, lookups: u64, every: u64) {
         for lookup in 0..lookups {
             keys.note(lookup, lookup % every == 0);

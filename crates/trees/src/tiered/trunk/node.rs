@@ -1,5 +1,5 @@
-//! Trunk nodes. Nodes are immutable and may be shared by several versions. A change creates a new
-//! copy of a node and of each node on the path to it from the root.
+//! Trunk nodes. They are immutable, and several versions may share them. A change copies a node and
+//! every node on the path to it from the root.
 //!
 //! ```text
 //!             bundles   1   2   3   4   5      shared by all pivots, oldest to newest
@@ -17,14 +17,14 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::{EpochGuard, NodeCache, Result, TierFiles};
 use std::sync::{Arc, OnceLock};
 
-/// Several runs and one maplet that covers all of them. The maplet maps the fingerprint of a key to
-/// indices into `runs`, which identify the runs that may contain the key.
+/// Runs that share one maplet. The maplet maps a key's fingerprint to indices into `runs`, which
+/// identify the runs that may contain the key.
 #[derive(Debug)]
 pub(crate) struct MapletGroup {
     /// The group's number, which is unique in the store.
     pub id: u64,
-    /// The runs, oldest to newest. When a trunk is read from disk, the entries of runs that it does
-    /// not need stay empty, because those runs may have been deleted.
+    /// The runs, oldest to newest. The entries of runs that the trunk does not need stay empty when
+    /// it is read from disk, because those runs may have been deleted.
     pub runs: Box<[OnceLock<IndexedRun>]>,
     /// The maplet, which contains all keys of all runs.
     pub maplet: Maplet,
@@ -53,16 +53,16 @@ impl MapletGroup {
     }
 }
 
-/// A reference from a pivot to a group. Only records in the pivot's range are visible through it.
-/// If `clip` is set, records outside of `clip` are invisible too.
+/// A pivot's reference to a group. It makes only records in the pivot's range visible, and if
+/// `clip` is set, only those that are also in `clip`.
 #[derive(Clone, Debug)]
 pub(crate) struct TrunkPart {
     /// The group, which is shared by all parts that refer to it.
     pub group: Arc<MapletGroup>,
-    /// The range to which visible records are restricted, if any. After two nodes are merged, the
-    /// parts of each are restricted to that node's former range: outside of it, their records were
-    /// compacted or deleted before and must not reappear. An adopted run is restricted to its own
-    /// key range.
+    /// The range that visible records are restricted to, if any. After two nodes are merged, the
+    /// parts of each are restricted to that node's former range, because their records outside of
+    /// it were compacted or deleted earlier and must not reappear. An adopted run is restricted to
+    /// its own key range.
     pub clip: Option<Arc<KeyRange>>,
 }
 
@@ -103,15 +103,15 @@ impl TrunkPart {
         uses.any(|used| extents.binary_search(&used.extent).is_ok())
     }
 
-    /// Returns whether any of the runs refers to values that another run wrote to any of these
+    /// Returns whether any of the runs refers to values that another run wrote to one of these
     /// extents, which must be sorted.
     pub(crate) fn inherits(&self, extents: &[Extent]) -> bool {
         let mut uses = self.group.runs().flat_map(|(_, run)| run.extents());
         uses.any(|used| used.inherited && extents.binary_search(&used.extent).is_ok())
     }
 
-    /// Returns whether most records of the part's runs are in the range whose weight is `weight`.
-    /// In that case the part's maplet may represent the part in that range, although a maplet
+    /// Returns whether a range of weight `weight` has at least three quarters of the records in the
+    /// part's runs. If so, the part's maplet is good enough for that range, although a maplet
     /// cannot be restricted to a range.
     #[must_use]
     pub(crate) fn is_mostly(&self, weight: &RangeWeight) -> bool {
@@ -119,9 +119,9 @@ impl TrunkPart {
         self.clip.is_none() && weight.records * 4 >= records.sum::<u64>() * 3
     }
 
-    /// Returns whether `weight`, the part's weight in a range, has at least half as many records as
-    /// the part's maplet has entries. In that case, merging the whole maplet for that range makes
-    /// the result at most twice as large as necessary.
+    /// Returns whether a range of weight `weight` has at least half as many of the part's records
+    /// as the part's maplet has entries. If so, merging the whole maplet for that range at most
+    /// doubles the size of the result.
     #[must_use]
     pub(crate) fn is_half(&self, weight: &RangeWeight) -> bool {
         weight.records.saturating_mul(2) >= self.group.maplet.entries()
@@ -153,7 +153,7 @@ impl TrunkPart {
         Ok(sum)
     }
 
-    /// Returns a copy of the part that is restricted to `range` as well.
+    /// Returns a copy of the part that is further restricted to `range`.
     #[must_use]
     pub(super) fn clipped(&self, range: &KeyRange) -> TrunkPart {
         TrunkPart {
@@ -172,24 +172,24 @@ pub(crate) struct TrunkBundle {
     pub parts: Vec<TrunkPart>,
 }
 
-/// A part, with its weight in a pivot's range.
+/// A part and its weight in a pivot's range.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedPart {
     pub part: TrunkPart,
     /// Estimated weight of the data that the part adds to the pivot.
     pub weight: RangeWeight,
-    /// Approximate number of the part's records that supersede records of earlier parts, or 0 if
+    /// Approximate number of the part's records that supersede records in earlier parts, or 0 if
     /// unknown. This is not stored on disk.
     pub renews: u64,
 }
 
-/// The key range of a child within its parent node, and the data for this range that the parent has
+/// The key range of a child within its parent node, and the data in this range that the parent has
 /// not flushed yet.
 #[derive(Clone, Debug)]
 pub(crate) struct TrunkPivot {
     /// The smallest key of the pivot's range.
     pub low: Box<[u8]>,
-    /// The child node. The only pivot of a leaf has no child.
+    /// The child node, or `None` in the only pivot of a leaf.
     pub child: Option<Arc<TrunkNode>>,
     /// The parts that were compacted or adopted for this pivot, oldest to newest.
     pub own: Vec<OwnedPart>,
@@ -206,17 +206,15 @@ pub(crate) struct TrunkNode {
     pub height: u8,
     /// The key range of the node.
     pub range: KeyRange,
-    /// The pivots, sorted by key. The first pivot starts at the start of `range`.
+    /// The pivots in key order. The first one starts at the start of `range`.
     pub pivots: Vec<TrunkPivot>,
-    /// The bundles that are live for at least one pivot, oldest to newest. They are numbered
-    /// without gaps.
+    /// The bundles that are live for at least one pivot, oldest to newest, numbered without gaps.
     pub bundles: Vec<Arc<TrunkBundle>>,
-    /// The number that the next received bundle will have.
+    /// The number of the next bundle that the node receives.
     pub next: u64,
-    /// The location at which a checkpoint has written the node.
+    /// Where a checkpoint has written the node.
     pub stored: CheckpointLocation,
-    /// The depth of each pivot, computed on first use. Once it has been computed, the node must not
-    /// change.
+    /// The depth of each pivot, computed on first use. The node must not change afterwards.
     pub depths: OnceLock<Box<[usize]>>,
 }
 
@@ -244,7 +242,7 @@ impl TrunkNode {
         }
     }
 
-    /// Returns a copy of the node that may be modified and is marked as not written to disk.
+    /// Returns a copy of the node that may be modified and is marked as not yet on disk.
     #[must_use]
     pub(crate) fn draft(&self) -> TrunkNode {
         debug_assert!(!self.pivots.is_empty(), "a node has a pivot");
@@ -259,7 +257,7 @@ impl TrunkNode {
         }
     }
 
-    /// Returns whether any run in this node or in its descendants overlaps `range`.
+    /// Returns whether any run in this node or its descendants overlaps `range`.
     pub(crate) fn touches(&self, range: &KeyRange) -> bool {
         let first = self.pivot_for(&range.low);
         let pivots = self.pivots.iter().enumerate().skip(first);
@@ -294,7 +292,7 @@ impl TrunkNode {
         }
     }
 
-    /// Returns the index of the pivot whose range contains `key`. `key` must be in the node's
+    /// Returns the index of the pivot whose range contains `key`, which must be in the node's
     /// range.
     #[must_use]
     pub(crate) fn pivot_for(&self, key: &[u8]) -> usize {
@@ -334,8 +332,8 @@ impl TrunkNode {
         })
     }
 
-    /// Returns the parts of the bundles that are live for a pivot, oldest to newest. These parts
-    /// have not been compacted for the pivot yet.
+    /// Returns the parts of the bundles that are live for a pivot, oldest to newest. They have not
+    /// been compacted for the pivot yet.
     pub(crate) fn pending(&self, pivot: usize) -> impl DoubleEndedIterator<Item = StackEntry<'_>> {
         let bundles = self.live_bundles(pivot).iter().zip(&self.pivots[pivot].live);
         bundles.flat_map(|(bundle, weights)| {
@@ -355,18 +353,17 @@ impl TrunkNode {
             .fold(RangeWeight::default(), |sum, layer| sum + layer.weight)
     }
 
-    /// Returns the number of runs in a pivot's stack that overlap the pivot's range, including runs
-    /// that do not overlap each other.
+    /// Returns the number of runs in a pivot's stack that overlap the pivot's range, whether or not
+    /// they overlap each other.
     #[must_use]
     pub(crate) fn runs(&self, pivot: usize) -> usize {
         let range = self.pivot_range(pivot);
         self.stack(pivot).map(|layer| layer.part.runs_in(&range)).sum()
     }
 
-    /// Returns every use of a part by this node: each part of each pivot's stack, with the range in
-    /// which its records are visible. That range may be empty if the part's clip is outside of the
-    /// pivot's range. Such a part is still in use, because the node refers to its group, so the
-    /// maplet must be kept.
+    /// Returns each part in each pivot's stack, with the range in which the pivot makes its records
+    /// visible. The range may be empty if the part's clip is outside of the pivot's range. Such a
+    /// part is still in use: the node refers to its group, so the maplet must be kept.
     pub(crate) fn uses(&self) -> impl Iterator<Item = (&TrunkPart, KeyRange)> {
         (0..self.pivots.len()).flat_map(move |pivot| {
             let range = self.pivot_range(pivot);
@@ -388,8 +385,8 @@ impl TrunkNode {
         self.children().map(|child| child.leaves()).sum()
     }
 
-    /// Returns the memory of the node in bytes, without its children. A bundle that several nodes
-    /// share is counted in each of them.
+    /// Returns the memory of the node in bytes, without its children. A bundle shared by several
+    /// nodes is counted in each of them.
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> u64 {
         let key = |key: &[u8]| 16 + key.len();
@@ -448,7 +445,7 @@ impl TrunkNode {
     }
 }
 
-/// Returns whether the key ranges of the nodes are adjacent and together cover exactly `range`.
+/// Returns whether the nodes' key ranges are adjacent and together cover exactly `range`.
 pub(super) fn tile(nodes: &[TrunkNode], range: &KeyRange) -> bool {
     let meets = |pair: &[TrunkNode]| pair[0].range.high.as_ref() == Some(&pair[1].range.low);
     let begins = nodes.first().is_some_and(|first| first.range.low == range.low);
@@ -457,7 +454,7 @@ pub(super) fn tile(nodes: &[TrunkNode], range: &KeyRange) -> bool {
 }
 
 impl TrunkPivot {
-    /// Creates a pivot whose stack is empty. `next` is the number of the node's next bundle.
+    /// Creates a pivot with an empty stack. `next` is the number of the node's next bundle.
     #[must_use]
     pub(crate) fn empty(low: Box<[u8]>, child: Option<Arc<TrunkNode>>, next: u64) -> TrunkPivot {
         debug_assert!(next > 0, "bundles are counted from 1");

@@ -1,12 +1,12 @@
 //! The root filter (*digest* in code): one Bloom filter over all bundles in the root that have not
 //! been flushed yet.
 //!
-//! Without it, a lookup must search the maplet of every bundle in the root, and nearly all of these
-//! searches find nothing: the root has about two dozen bundles of one memtable each, while a
-//! hundred times as much data is below it. The root filter covers all bundles of the root, so a
-//! lookup whose key is not in the filter skips all of them. The filter is derived data and exists
-//! only in memory. It is built once lookups have searched enough maplets without success that its
-//! cost is justified (`lookup/root_filter_builder.rs`). Without lookups, there is no filter.
+//! Without it, a lookup must probe the maplet of every bundle in the root, nearly always in vain:
+//! the root has about two dozen bundles of one memtable each, while a hundred times as much data is
+//! below it. The root filter covers all bundles of the root, so a lookup whose key is not in the
+//! filter skips all of them. The filter is derived data and exists only in memory. It is built once
+//! lookups have probed enough of these maplets to justify its cost
+//! (`lookup/root_filter_builder.rs`). A tree without lookups has no filter.
 //!
 //! ```text
 //!   version 7 ──┐                        a version's digest covers every bundle of its root
@@ -20,12 +20,12 @@
 //!   refers to it. Keys are added before such a version is published, and are never removed.
 //!   Because keys may be added while a version is in use, a search queries the filter once and
 //!   reuses the answer.
-//! - **D2** A root that has a range delete among its bundles has no root filter, because no filter
-//!   contains the keys that a range delete covers.
+//! - **D2** A root with a range delete among its bundles has no root filter, because no filter can
+//!   contain all keys that a range delete covers.
 //!
 //! The filter is blocked by cache line and sets six bits per key ([`LineBlock`]). A key is added by
-//! its fingerprint in the maplet. The false positive rate is about 1% for a full filter and 0.05%
-//! for a new one.
+//! its maplet fingerprint. The false positive rate is about 1% for a full filter and 0.05% for a
+//! new one.
 
 use super::node::{MapletGroup, TrunkNode};
 use alluvium_filters::{BloomBlock as _, BloomFilter, BloomPosition, LineBlock};
@@ -34,7 +34,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// Size of the filter in bits, per key of its capacity.
+/// Size of the filter in bits per key of its capacity.
 /// Tuning: `10` since 2026-11-22; a get of the short window fell from 12.1 to 9.0 µs with the
 /// filter; its own effect was not measured.
 const BITS_PER_KEY: u64 = 10;
@@ -97,8 +97,8 @@ impl RootFilter {
         self.bloom.bytes() as u64
     }
 
-    /// Returns the position of a fingerprint's bits in the filter. A fingerprint is too short to
-    /// serve as a hash itself, so it is mixed again.
+    /// Returns the position of a fingerprint's bits in the filter. The fingerprint is too short to
+    /// serve as a hash, so it is mixed again.
     #[inline]
     fn place(&self, fingerprint: u64) -> BloomPosition<'_, LineBlock> {
         let mixed = (fingerprint ^ fingerprint >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -120,8 +120,7 @@ impl RootFilter {
         self.place(self.fingerprint(hash)).prefetch();
     }
 
-    /// Returns whether the bundles may contain a key with this hash. If not, none of them contains
-    /// it.
+    /// Returns whether the bundles may contain a key with this hash. If `false`, none of them does.
     #[inline]
     pub(crate) fn may_hold(&self, hash: u64) -> bool {
         // A thread that reads a version also sees all keys that were added to the filter before the
@@ -129,8 +128,8 @@ impl RootFilter {
         self.place(self.fingerprint(hash)).may_contain()
     }
 
-    /// Adds fingerprints, and returns whether they fit within the filter's capacity. If not, none
-    /// are added, and the filter accepts no more.
+    /// Adds fingerprints, and returns whether they fit within the filter's capacity. If not, adds
+    /// none, and the filter accepts no more.
     pub(crate) fn add(&self, fingerprints: impl ExactSizeIterator<Item = u64>) -> bool {
         let mut added = self.added.lock();
         *added += fingerprints.len() as u64;
@@ -138,7 +137,7 @@ impl RootFilter {
             return false;
         }
         for fingerprint in fingerprints {
-            // This thread holds the lock, so no other thread is adding.
+            // No other thread is adding, because this one holds the lock.
             self.place(fingerprint).add_alone();
         }
         true
@@ -150,7 +149,7 @@ impl RootFilter {
     }
 }
 
-/// A root filter, and the numbers of the groups that it covers.
+/// A root filter and the numbers of the groups that it covers.
 #[derive(Debug)]
 pub(crate) struct RootFilterCoverage {
     digest: Arc<RootFilter>,
@@ -174,7 +173,7 @@ impl RootFilterCoverage {
         waiting(root).all(is_covered).then(|| Arc::clone(&self.digest))
     }
 
-    /// Notes that the keys of a group were added to `digest`. This has no effect if `digest` is no
+    /// Records that the keys of a group were added to `digest`. Does nothing if `digest` is no
     /// longer the current root filter.
     pub(crate) fn add(&mut self, digest: &Arc<RootFilter>, group: u64) {
         if Arc::ptr_eq(&self.digest, digest) {

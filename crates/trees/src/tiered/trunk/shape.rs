@@ -1,5 +1,6 @@
-//! Changes of the trunk's shape: receiving a bundle, flushes, splits and merges. Each function
-//! takes nodes and returns new ones. No reader can see the new nodes before they are published.
+//! Changes to the trunk's shape: bundles received from above, flushes, splits and merges. Each
+//! function takes nodes and returns new ones. No reader can see the new nodes before they are
+//! published.
 
 use super::node::{OwnedPart, StackEntry, TrunkBundle, TrunkNode, TrunkPart, TrunkPivot, tile};
 use super::span;
@@ -12,12 +13,12 @@ use alluvium_storage::{EpochGuard, NodeCache, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// When a leaf is split, the weight of its runs is determined at this many key intervals per
-/// resulting piece.
+/// Number of key intervals per resulting piece at which a leaf split determines the weight of the
+/// leaf's runs.
 const GRAIN: usize = 8;
 const _: () = assert!(GRAIN > 1, "a leaf is weighed more finely than it is cut");
 
-/// The context in which nodes are changed, and a record of the changes made.
+/// The context in which nodes are changed, and a record of the changes.
 pub(crate) struct TrunkShaper<'a> {
     pub(crate) shape: TrunkShape,
     pub(crate) victim: VictimPolicy,
@@ -25,15 +26,15 @@ pub(crate) struct TrunkShaper<'a> {
     pub(crate) guard: &'a EpochGuard,
     /// Returns whether the pivot with the given height and low key has a job.
     pub(crate) is_busy: &'a dyn Fn(u8, &[u8]) -> bool,
-    /// Number of flushes so far. It determines whose turn it is under round robin, and seeds random
+    /// Number of flushes so far. Determines whose turn it is under round robin, and seeds random
     /// choices.
     pub(crate) flush_count: u64,
-    /// The pivots that were flushed, as pairs of height and key range.
+    /// The flushed pivots, as pairs of height and key range.
     pub(super) flushed: Vec<(u8, KeyRange)>,
     pub(crate) counts: ReshapeCounts,
 }
 
-/// The number of changes of each kind to the trunk's shape.
+/// Number of changes of each kind to the trunk's shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReshapeCounts {
     /// Number of flushes of a pivot to its child.
@@ -41,9 +42,9 @@ pub struct ReshapeCounts {
     pub leaf_splits: u64,
     /// Number of index nodes that were split.
     pub index_splits: u64,
-    /// Number of times that two nodes were merged into one.
+    /// Number of times that two nodes were merged.
     pub merges: u64,
-    /// Number of parts of bundles that were adopted without being read.
+    /// Number of bundle parts that were adopted without being read.
     pub adoptions: u64,
     /// Number of new roots added above the previous root.
     pub growths: u64,
@@ -63,7 +64,7 @@ impl ReshapeCounts {
     }
 }
 
-/// Whether a node is the root or another node. The root may have twice as many children.
+/// Whether a node is the root, which may have twice as many children as other nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeRank {
     Root,
@@ -76,7 +77,7 @@ impl TrunkShaper<'_> {
         part.weigh(range, self.cache, self.guard, Purpose::Compact)
     }
 
-    /// Returns a copy of the node to which these parts have been added as its newest bundle.
+    /// Returns a copy of the node with these parts added as its newest bundle.
     pub(crate) fn receive(&self, node: &TrunkNode, parts: Vec<TrunkPart>) -> Result<TrunkNode> {
         debug_assert!(!parts.is_empty(), "a bundle has parts");
         let mut draft = node.draft();
@@ -133,9 +134,9 @@ impl TrunkShaper<'_> {
         policy::flush(&self.shape, self.victim, &children, draw, self.flush_count)
     }
 
-    /// Moves the whole stack of a pivot to its child, as one bundle. This reads index nodes to
-    /// determine the weights, but neither reads nor writes any records. The child, with the bundle
-    /// added, is passed to `then`; the nodes that `then` returns replace the child.
+    /// Moves the whole stack of a pivot to its child as one bundle. This reads index nodes to
+    /// determine the weights, but no leaves, and writes nothing. Passes the child with the new
+    /// bundle to `then`, and replaces the child with the nodes that `then` returns.
     pub(crate) fn flush(
         &mut self,
         node: &mut TrunkNode,
@@ -172,10 +173,9 @@ impl TrunkShaper<'_> {
         Ok(())
     }
 
-    /// Adopts the oldest pending parts of each pivot, as long as none of their runs overlaps
-    /// another run of the stack. Compacting such parts would only produce the same records again.
-    /// Adopted parts are restricted to their own key ranges, so that lookups of other keys skip
-    /// them.
+    /// Adopts each pivot's oldest pending parts, as long as none of their runs overlaps another run
+    /// of the stack. Compacting such parts would only produce the same records again. Adopted parts
+    /// are restricted to their own key ranges, so that lookups of other keys skip them.
     fn adopt(&mut self, node: &mut TrunkNode) {
         for index in 0..node.pivots.len() {
             let range = node.pivot_range(index);
@@ -216,7 +216,7 @@ impl TrunkShaper<'_> {
         let own_runs = node.spans(index, node.own(index)).len();
         let mine = node.spans(index, node.pending(index).take(oldest));
         let stack = node.spans(index, node.stack(index));
-        // Each run of the bundle is itself in the stack, so it overlaps at least itself.
+        // The bundle's runs are themselves part of the stack, so each one overlaps at least itself.
         let overlaps = mine
             .iter()
             .any(|one| stack.iter().filter(|other| one.meets(other)).count() > 1);
@@ -253,8 +253,8 @@ impl TrunkShaper<'_> {
     }
 
     /// Splits a leaf that is too large into pieces of about equal weight, and returns the pieces.
-    /// Run leaves that overlap a boundary are shared by the pieces on both sides. If the pieces
-    /// would therefore be hardly smaller than the leaf, the leaf is not split.
+    /// Pieces on both sides of a boundary share the run leaves that overlap it. If this makes the
+    /// pieces hardly smaller than the leaf, the leaf is not split.
     fn cut_leaf(&mut self, node: TrunkNode) -> Result<Vec<TrunkNode>> {
         let LeafAction::Split(count) = policy::leaf(&self.shape, &leaf_view(&node)) else {
             return Ok(vec![node]);
@@ -279,7 +279,7 @@ impl TrunkShaper<'_> {
         Ok(pieces)
     }
 
-    /// Returns a leaf that contains the part of `leaf` within `range`.
+    /// Returns a leaf with the part of `leaf` within `range`.
     fn piece(&self, leaf: &TrunkNode, range: KeyRange) -> Result<TrunkNode> {
         debug_assert!(
             leaf.is_leaf() && leaf.range.covers(&range),
@@ -307,8 +307,8 @@ impl TrunkShaper<'_> {
         Ok(piece)
     }
 
-    /// Returns the keys at which to split a leaf into `count` pieces of about equal weight. There
-    /// may be fewer keys if the weights do not allow that many pieces.
+    /// Returns the keys at which to split a leaf into `count` pieces of about equal weight. Returns
+    /// fewer keys if the weights do not allow for that number of pieces.
     fn cuts(&self, leaf: &TrunkNode, count: usize) -> Result<Vec<Box<[u8]>>> {
         let mut marks: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
         for layer in leaf.stack(0) {
@@ -345,7 +345,7 @@ impl TrunkShaper<'_> {
     }
 
     /// Adds levels of index nodes above the given nodes until there is a single root, and returns
-    /// the root.
+    /// that root.
     pub(crate) fn add_root_levels(&mut self, mut nodes: Vec<TrunkNode>) -> TrunkNode {
         while nodes.len() > 1 {
             self.counts.growths += 1;
@@ -366,9 +366,9 @@ impl TrunkShaper<'_> {
         nodes.pop().expect("a trunk has a root")
     }
 
-    /// Merges the two children of `node` at `left` and `left + 1`. The data in `node` for the two
-    /// children is flushed to them first. In the merged child, the data of each original child is
-    /// visible only in that child's former range.
+    /// Merges the two children of `node` at `left` and `left + 1`. First flushes the data that
+    /// `node` has for them. In the merged child, the data of each original child is visible only in
+    /// that child's former range.
     pub(crate) fn merge(&mut self, node: &mut TrunkNode, left: usize) -> Result<()> {
         for index in [left, left + 1] {
             self.flush(node, index, &mut |_, child| Ok(vec![child]))?;
@@ -393,8 +393,8 @@ impl TrunkShaper<'_> {
         Ok(())
     }
 
-    /// Flushes all data for the leaf that contains `key` down to that leaf, from all nodes above
-    /// it. Every node on the path that has become too large is then flushed or split.
+    /// Flushes all data for the leaf that contains `key` from the nodes above down to the leaf.
+    /// Then flushes or splits every node on the path that has become too large.
     pub(crate) fn flush_path(
         &mut self,
         mut node: TrunkNode,
@@ -411,8 +411,8 @@ impl TrunkShaper<'_> {
         self.flush_and_split(node, rank)
     }
 
-    /// Replaces a root that has only one child by that child, and repeats this until the root is a
-    /// leaf or has several children.
+    /// Replaces a root that has only one child with that child, until the root is a leaf or has
+    /// several children.
     pub(crate) fn collapse(&mut self, mut root: TrunkNode) -> Result<TrunkNode> {
         while !root.is_leaf() && root.pivots.len() == 1 {
             self.flush(&mut root, 0, &mut |_, child| Ok(vec![child]))?;
@@ -434,10 +434,9 @@ pub(super) fn leaf_view(leaf: &TrunkNode) -> LeafView {
     }
 }
 
-/// Returns the estimated percentage of a leaf's records that are superseded. It is the larger of
-/// two estimates. The first is based on the maplets, which have one entry for each run that
-/// contains a key. The second is based on the number of superseded records found when each run was
-/// written.
+/// Returns the estimated percentage of superseded records in a leaf: the larger of two estimates.
+/// The first is based on the maplets, which have one entry for each run that contains a key. The
+/// second is based on the number of superseding records found when each run was written.
 pub(crate) fn stale_percent(own: &[OwnedPart]) -> u64 {
     let (mut entries, mut keys) = (0, 0);
     let (mut records, mut renews) = (0, 0);
@@ -456,7 +455,7 @@ pub(crate) fn stale_percent(own: &[OwnedPart]) -> u64 {
     known.max(100 * renews.min(records) / records.max(1))
 }
 
-/// Returns the node that results from merging two neighbouring nodes.
+/// Merges two neighbouring nodes into one, and returns it.
 fn join(left: &TrunkNode, right: &TrunkNode) -> TrunkNode {
     debug_assert_eq!(left.height, right.height, "neighbours of one level");
     debug_assert_eq!(left.range.high.as_ref(), Some(&right.range.low), "neighbours");
@@ -486,8 +485,9 @@ fn join(left: &TrunkNode, right: &TrunkNode) -> TrunkNode {
             .map(|bundle| vec![RangeWeight::default(); bundle.parts.len()])
             .collect()
     };
-    // A pivot's live bundles must be the newest ones of its node, so the right node's bundles are
-    // placed after the left node's. They are given weight zero in the left node's pivots.
+    // A pivot's live bundles must be the newest ones of its node. The right node's bundles are
+    // placed after the left node's, so they become live for the left node's pivots too, with weight
+    // zero.
     let of_left = left.pivots.iter().map(|pivot| TrunkPivot {
         live: [pivot.live.clone(), nothing(&right.bundles)].concat(),
         ..pivot.clone()
@@ -521,7 +521,7 @@ fn join_leaves(left: &TrunkNode, right: &TrunkNode) -> TrunkPivot {
         };
         leaf.pivots[0].own.iter().map(clipped).collect()
     };
-    // A leaf has a single pivot, so all of its bundles are live for that pivot.
+    // A leaf has a single pivot, so all of its bundles are live for it.
     TrunkPivot {
         low: left.range.low.clone(),
         child: None,
@@ -531,8 +531,8 @@ fn join_leaves(left: &TrunkNode, right: &TrunkNode) -> TrunkPivot {
     }
 }
 
-/// Returns the index of the first of two adjacent children that should be merged, or `None` if no
-/// two children should be.
+/// Returns the index of the first of two adjacent children that should be merged, or `None` if
+/// there are no such children.
 pub(crate) fn neighbours(shape: &TrunkShape, node: &TrunkNode) -> Option<usize> {
     debug_assert!(!node.is_leaf(), "a leaf has no children");
     let child = |index: usize| -> ChildView {

@@ -12,7 +12,7 @@ pub(crate) struct KeySpan<'n> {
     high: SpanEnd<'n>,
 }
 
-/// The upper end of a span, which may be exclusive or inclusive.
+/// The upper end of a span, either exclusive or inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SpanEnd<'n> {
     key: &'n [u8],
@@ -27,7 +27,7 @@ impl SpanEnd<'_> {
 }
 
 impl KeySpan<'_> {
-    /// Returns whether there may be a key that is in both spans.
+    /// Returns whether a key may exist that is in both spans.
     #[must_use]
     pub(crate) fn meets(&self, other: &KeySpan<'_>) -> bool {
         !self.high.is_before(other.low) && !other.high.is_before(self.low)
@@ -41,7 +41,7 @@ impl KeySpan<'_> {
     }
 }
 
-/// Returns the smallest span that contains all the given spans, or `None` if none are given.
+/// Returns the smallest span that contains all given spans, or `None` if none are given.
 #[must_use]
 pub(super) fn hull<'n>(spans: &[KeySpan<'n>]) -> Option<KeySpan<'n>> {
     Some(KeySpan {
@@ -99,7 +99,7 @@ impl TrunkNode {
     }
 
     /// Returns the maximum number of runs in a pivot's stack that a lookup may have to search. Runs
-    /// that do not overlap each other are counted only once.
+    /// that do not overlap each other count only once.
     #[must_use]
     pub(crate) fn depth(&self, pivot: usize) -> usize {
         let of = |pivot| depth(&self.spans(pivot, self.stack(pivot)));
@@ -160,7 +160,7 @@ mod tests {
                     span(&keys[low], &keys[high], low == high || random.bool())
                 })
                 .collect();
-            // Between any two keys there are other keys, which must be tested too.
+            // Also test keys between the spans' bounds.
             let points = keys.iter().flat_map(|key| [key.clone(), format!("{key}+")]);
             let above = |key: &str| {
                 let inside = |span: &&KeySpan<'_>| span.range().contains(key.as_bytes());

@@ -19,24 +19,24 @@ use alluvium_storage::{EpochHold, Epochs, TierFiles};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Options of a tree. Unless noted otherwise, they may be changed whenever the tree is opened.
+/// Options of a tree. Unless noted otherwise, they may be changed each time the tree is opened.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
     /// The fan-out and the size of a memtable.
     pub shape: TrunkShape,
-    /// The rule that selects the child to flush to.
+    /// How a node picks the child that it flushes to.
     pub victim: VictimPolicy,
     /// Length of a fingerprint in bits. It is fixed when the tree is created.
     pub fingerprint_bits: u8,
-    /// The storage format of the records of each keyspace.
+    /// How the records of each keyspace are stored.
     pub schema: Arc<dyn KeyspaceSchema>,
-    /// The horizon below which old versions of keys may be dropped. Set it to share a horizon with
+    /// The horizon, below which old versions of keys may be dropped. Set it to share a horizon with
     /// other dictionaries; otherwise the tree creates its own.
     pub horizon: Option<Arc<GcHorizon>>,
     /// The storage tier to which compactions write runs, values and maplets. If it is set, flushed
     /// memtables are written to tier 0, and the first compaction fails if the store does not have
-    /// this tier. If it is absent, the placement policy selects a tier for each run. The trunk is
-    /// always on tier 0.
+    /// the given tier. If it is absent, the placement policy selects a tier for each run. The trunk
+    /// is always on tier 0.
     pub compacted_tier: Option<u8>,
     /// Whether compactions adopt leaves of their inputs without reading them.
     pub adoption: AdoptionPolicy,
@@ -49,7 +49,7 @@ pub enum AdoptionPolicy {
     /// model.
     #[default]
     WhereCheaper,
-    /// Adopt any sequence of consecutive adoptable leaves that is longer than this.
+    /// Adopt every sequence of adoptable leaves that is longer than this.
     Above(u32),
     Never,
 }
@@ -59,8 +59,8 @@ impl Default for TreeOptions {
         TreeOptions {
             shape: TrunkShape::default(),
             victim: VictimPolicy::default(),
-            // 12 bits more than are needed to distinguish the two million records of a full leaf,
-            // which has 256 MiB and about 120 bytes per record.
+            // A full leaf has about two million records: 256 MiB at about 120 bytes each. This is
+            // 12 bits more than it takes to distinguish them.
             fingerprint_bits: 33,
             schema: Arc::new(OneKeyspace::default()),
             horizon: None,
@@ -76,7 +76,7 @@ pub struct TreeVersion {
     pub(crate) stamp: VersionStamp,
     /// The root of the trunk.
     pub(crate) root: Arc<TrunkNode>,
-    /// The root filter, if present. It covers the keys of the root's bundles.
+    /// The root filter, if there is one. It covers the keys of the root's bundles.
     pub(crate) digest: Option<Arc<RootFilter>>,
 }
 
@@ -87,7 +87,7 @@ impl versioned::StructureVersion for TreeVersion {
 }
 
 impl TreeVersion {
-    /// Returns the version's number: the number of versions published before it since the store was
+    /// Returns the version's number: how many versions were published before it since the store was
     /// opened.
     #[must_use]
     pub fn number(&self) -> u64 {
@@ -106,33 +106,33 @@ impl TreeVersion {
 #[derive(Debug)]
 pub(crate) struct WriterState {
     pub(crate) shape: TrunkShape,
-    /// The state of the storage tiers, which shows which tiers are currently readable.
+    /// The state of the storage tiers, including which of them are currently readable.
     tiers: Arc<TierFiles>,
     pub(crate) uses: UseCounts,
     pub(crate) inflight: JobTable,
-    /// Inputs of each running compaction. They are removed when the compaction ends, or when its
-    /// pivot changes so that its result can no longer be installed.
+    /// Inputs of each running compaction. An entry is removed when the compaction ends, or earlier
+    /// if a change to its pivot rules out installing its result.
     pub(crate) pins: HashMap<JobId, Arc<[(TrunkPart, KeyRange)]>>,
-    /// Running compactions whose result can no longer be installed, because their pivot has
-    /// changed. Until they stop, the space of their inputs must not be reused.
+    /// Running compactions whose results can no longer be installed, because their pivots have
+    /// changed. The space of their inputs must not be reused before they stop.
     pub(crate) overtaken: HashMap<JobId, EpochHold>,
     pub(crate) counts: ReshapeCounts,
     /// Number of flushes of a pivot to its child so far.
     pub(crate) flush_count: u64,
-    /// Low keys of the leaves that are to be compacted fully.
+    /// Low keys of the leaves to be compacted fully.
     pub(crate) full: BTreeSet<Box<[u8]>>,
     /// The extents in which checkpoints have stored trunk nodes.
     pub(crate) extents: TrunkExtents,
-    /// Memory in bytes of the nodes of the current version.
+    /// Memory in bytes of the current version's nodes.
     pub(crate) memory: u64,
-    /// Number of runs on the longest path of the current version, in percent of the maximum number.
+    /// Number of runs on the current version's longest path, in percent of the maximum.
     pub(crate) crowding: u64,
     pub(crate) digest: Option<RootFilterCoverage>,
 }
 
 impl WriterState {
     /// Creates the state of a trunk that has no nodes yet. `extents` must list the extents of all
-    /// trunk nodes on disk.
+    /// on-disk trunk nodes.
     pub(super) fn new(shape: TrunkShape, tiers: Arc<TierFiles>, extents: TrunkExtents) -> WriterState {
         WriterState {
             shape,
@@ -169,21 +169,21 @@ impl WriterState {
         digest
     }
 
-    /// Notes that the keys of a group were added to a root filter.
+    /// Records that the keys of a group were added to a root filter.
     pub(crate) fn cover(&mut self, digest: &Arc<RootFilter>, group: u64) {
         if let Some(covered) = &mut self.digest {
             covered.add(digest, group);
         }
     }
 
-    /// Adds a node's uses of extents, and its memory, to the counts.
+    /// Adds a node's memory and its uses of extents to the counts.
     pub(super) fn acquire_node(&mut self, node: &TrunkNode) {
         self.uses.acquire_node(node);
         self.memory += node.memory_bytes();
     }
 
-    /// Removes a node that has left the current version from the counts, and releases its location
-    /// on disk.
+    /// Subtracts a node that has left the current version from the counts, and releases its
+    /// location on disk.
     pub(super) fn release_node(&mut self, node: &TrunkNode, store: &Store) {
         self.uses.release_node(node);
         let memory = node.memory_bytes();
@@ -200,8 +200,8 @@ impl WriterState {
             for (index, pivot) in node.pivots.iter().enumerate() {
                 let wanted = node.is_leaf() && self.full.contains(&pivot.low);
                 let pending = !pivot.live.is_empty() && !Arc::ptr_eq(node, root);
-                // A root that is a leaf is included, because many small memtables might never make
-                // it large enough to be split.
+                // Include a root that is a leaf, because many small memtables might never make it
+                // large enough to split.
                 let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.depth(0));
                 if wanted || pending || crowded {
                     let bytes = self.stretch(node, index).weight(node, index).bytes;
@@ -211,7 +211,7 @@ impl WriterState {
         }
     }
 
-    /// Transfers requests for full compaction from leaves that no longer exist to the leaves that
+    /// Passes requests for full compaction on from leaves that no longer exist to the leaves that
     /// replace them.
     pub(super) fn transfer_full_compactions(&mut self, gone: &[Arc<TrunkNode>], made: &[Arc<TrunkNode>]) {
         for leaf in gone.iter().filter(|node| node.is_leaf()) {
@@ -224,9 +224,9 @@ impl WriterState {
     }
 
     /// Counts a running compaction as a user of its inputs. As long as its result can still be
-    /// installed, a pivot uses the same inputs, so a checkpoint never sees the compaction as the
-    /// only user. This matters after a crash: the output is not durable, and no user would be left
-    /// to release the inputs.
+    /// installed, a pivot uses the same inputs, so a checkpoint never sees the compaction as their
+    /// only user. Otherwise a crash, which loses the compaction, would leave nothing that could
+    /// release the inputs.
     pub(crate) fn pin(&mut self, job: JobId, pins: Arc<[(TrunkPart, KeyRange)]>) {
         for (part, range) in &*pins {
             self.uses.acquire(part, range);
@@ -235,16 +235,16 @@ impl WriterState {
         self.pins.insert(job, pins);
     }
 
-    /// Removes a compaction's use of its inputs from the counts.
+    /// Removes a compaction's uses of its inputs from the counts.
     pub(crate) fn unpin(&mut self, job: JobId) {
         for (part, range) in self.pins.remove(&job).iter().flat_map(|pins| &**pins) {
             self.uses.release(part, range);
         }
     }
 
-    /// Abandons the jobs whose pivots have changed so that their results can no longer be
-    /// installed. A running job's inputs are released at once, but their space is not reused until
-    /// the job has stopped.
+    /// Abandons the jobs whose results can no longer be installed because their pivots have
+    /// changed. The inputs of a running job are released at once, but their space is not reused
+    /// until the job has stopped.
     pub(super) fn abandon_overtaken(
         &mut self,
         root: &TrunkNode,

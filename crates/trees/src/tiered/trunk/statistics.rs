@@ -1,5 +1,4 @@
-//! Statistics about memory and work, and the usage of leaves, which determines when they are
-//! compacted.
+//! Memory and work statistics, and the usage of leaves, which determines when they are compacted.
 
 use super::job_table::JobTransition;
 use super::miss_rate::AbsentKeys;
@@ -17,24 +16,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MOST_WADED: usize = 64;
 /// Maximum number of leaves whose usage is tracked.
 const MOST_USED: usize = 1 << 16;
-/// Sampling interval for lookups: one in this many is counted.
+/// Sampling interval: one in this many lookups is counted.
 const SAMPLE: u64 = 64;
 const _: () = assert!(SAMPLE.is_power_of_two(), "its multiples are told by a mask");
 
-/// Memory of a tree in bytes. It does not include pages of runs and maplets, which belong to the
-/// cache, or memtables, which belong to their owner.
+/// Memory of a tree in bytes. Excludes the pages of runs and maplets, which belong to the cache,
+/// and memtables, which belong to their owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeMemory {
     pub trunk: u64,
-    /// Memory of open runs: their root nodes, range deletes and lists of extents.
+    /// Memory that open runs occupy for their root nodes, range deletes and extent lists.
     pub runs: u64,
-    /// Memory of open maplets: their directories.
+    /// Memory that open maplets occupy for their directories.
     pub maplets: u64,
     /// Estimated memory of the running compactions.
     pub compactions: u64,
-    /// Memory of the root filter, and of a root filter that is being built.
+    /// Memory of the root filter, including one that is being built.
     pub digest: u64,
-    /// Memory of the reference counts of extents, the job table, and the usage counts of leaves.
+    /// Memory of the extent reference counts, the job table, and the leaf usage counts.
     pub tables: u64,
 }
 
@@ -45,7 +44,7 @@ impl TreeMemory {
     }
 }
 
-/// Totals that are updated by each change of the trunk and can be read without a lock.
+/// Totals that each change to the trunk updates, and that can be read without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct TrunkTotals {
     pub(crate) trunk: AtomicU64,
@@ -57,13 +56,13 @@ pub(crate) struct TrunkTotals {
     pub(crate) tables: AtomicU64,
     /// Number of due and running compactions.
     pub(crate) due: AtomicU64,
-    /// Number of runs on the longest path, in percent of the maximum number.
+    /// Number of runs on the longest path, in percent of the maximum.
     pub(crate) crowding: AtomicU64,
 }
 
 impl TrunkTotals {
-    /// Returns the memory of the trunk, of the runs and maplets that the trunk refers to, and of
-    /// running steps.
+    /// Returns the memory of the trunk, of the runs and maplets that it refers to, and of running
+    /// steps.
     pub(crate) fn memory(&self) -> TreeMemory {
         let read = |total: &AtomicU64| total.load(Ordering::Relaxed);
         TreeMemory {
@@ -81,24 +80,24 @@ impl TrunkTotals {
 #[derive(Clone, Debug, Default)]
 pub struct TreeStats {
     pub shape: ReshapeCounts,
-    /// Number of times that each state transition of a job has occurred.
+    /// How often each state transition of a job has occurred.
     pub edges: BTreeMap<JobTransition, u64>,
     /// Number of memtables that have been flushed.
     pub incorporations: u64,
     /// Number of records that compactions have read, and number that they have written.
     pub compacted: (u64, u64),
-    /// Number of records read by full compactions and by merges of a leaf's oldest runs. They are
-    /// included in `compacted`.
+    /// Number of records read by full compactions and by merges of a leaf's oldest runs. Also
+    /// counted in `compacted`.
     pub rewritten: u64,
-    /// Number of bytes of runs and maplets that compactions have written.
+    /// Number of run and maplet bytes that compactions have written.
     pub compacted_bytes: u64,
-    /// Number of bytes of runs and maplets that flushes of memtables and ingests have written.
+    /// Number of run and maplet bytes that memtable flushes and ingests have written.
     pub incorporated_bytes: u64,
     /// Number of leaves that compactions have adopted without reading them, and their size in
     /// bytes.
     pub adopted: (u64, u64),
     /// Number of leaves that compactions have dropped without reading them, because range deletes
-    /// delete all their records.
+    /// cover all their records.
     pub dropped_leaves: u64,
 }
 
@@ -114,20 +113,20 @@ pub(crate) struct StepCounters {
     pub(crate) adopted_leaves: AtomicU64,
     pub(crate) adopted_bytes: AtomicU64,
     pub(crate) dropped_leaves: AtomicU64,
-    /// Number of further compactions that will copy everything. It is set when a compaction that
-    /// searched for adoptable leaves found none.
+    /// Number of compactions still to come that copy everything. It is set when a compaction has
+    /// searched for adoptable leaves and found none.
     pub(crate) copying: AtomicU64,
 }
 
-/// Number of compactions that copy everything after a compaction has found no adoptable leaf.
-/// Searching for adoptable leaves costs a tenth of a compaction's instructions.
+/// Number of compactions that copy everything after one has found no adoptable leaf. The search
+/// costs a tenth of a compaction's instructions.
 pub(crate) const COPYING: u64 = 15;
 
 /// The usage of leaves, as observed by lookups and scans.
 #[derive(Debug, Default)]
 pub(crate) struct UsageTracker {
     leaves: Mutex<LeafUses>,
-    /// Approximate number of maplets of the root's bundles that lookups have searched because there
+    /// Approximate number of maplets in the root's bundles that lookups had to probe because there
     /// was no root filter.
     questions: AtomicU64,
     /// Whether many lookups are for absent keys.
@@ -136,9 +135,9 @@ pub(crate) struct UsageTracker {
 
 #[derive(Debug, Default)]
 pub(crate) struct LeafUses {
-    /// The usage of each leaf since its last rewrite. A leaf is identified by its low key.
+    /// The usage of each leaf since its last rewrite, by the leaf's low key.
     leaves: HashMap<Box<[u8]>, LeafUse>,
-    /// Keys at which a seek skipped many deleted records.
+    /// Keys at which a seek had to skip many deleted records.
     waded: Vec<Box<[u8]>>,
 }
 
@@ -173,15 +172,15 @@ impl LeafUses {
 }
 
 impl UsageTracker {
-    /// Counts a scan that starts in a leaf. Under contention, the scan may remain uncounted.
+    /// Counts a scan that starts in a leaf. Under contention, the scan may go uncounted.
     pub(crate) fn note_scan(&self, leaf: &TrunkNode) {
         if let Some(mut leaves) = self.leaves.try_lock() {
             leaves.used(leaf, |uses| uses.scans += 1);
         }
     }
 
-    /// Counts a lookup of a key. Only a sample of lookups is counted, selected by the key's hash.
-    /// Under contention, a lookup may remain uncounted.
+    /// Counts a lookup of a key. Only a sample of lookups is counted, selected by key hash. Under
+    /// contention, a lookup may go uncounted.
     #[inline]
     pub(crate) fn note_get(&self, version: &TreeVersion, key: LookupKey<'_>) {
         if !key.hash().is_multiple_of(SAMPLE) {
@@ -196,7 +195,7 @@ impl UsageTracker {
         }
     }
 
-    /// Notes that a seek had to skip many deleted records near this key.
+    /// Records that a seek had to skip many deleted records near this key.
     pub(crate) fn note_wading(&self, key: &[u8]) {
         let mut leaves = self.leaves.lock();
         if leaves.waded.len() < MOST_WADED {
@@ -205,25 +204,25 @@ impl UsageTracker {
         assert!(leaves.waded.len() <= MOST_WADED, "a named maximum");
     }
 
-    /// Resets the usage of the leaf with this range. It must be called when the leaf is rewritten.
+    /// Resets the usage of the leaf with this range. Must be called when the leaf is rewritten.
     pub(crate) fn forget(&self, leaf: &KeyRange) {
         let mut leaves = self.leaves.lock();
         leaves.leaves.remove(&leaf.low);
         leaves.waded.retain(|key| !leaf.contains(key));
     }
 
-    /// Locks the usage counts of the leaves and returns them.
+    /// Locks the leaf usage counts and returns them.
     pub(crate) fn leaves(&self) -> MutexGuard<'_, LeafUses> {
         self.leaves.lock()
     }
 
-    /// Returns the approximate number of maplets of the root's bundles that lookups have searched
+    /// Returns the approximate number of maplets in the root's bundles that lookups had to probe
     /// because there was no root filter.
     pub(crate) fn questions(&self) -> u64 {
         self.questions.load(Ordering::Relaxed)
     }
 
-    /// Resets the number of searched maplets, once a root filter has been built because of them.
+    /// Resets the number of probed maplets, once it has triggered the building of a root filter.
     pub(crate) fn answer_questions(&self) {
         self.questions.store(0, Ordering::Relaxed);
     }

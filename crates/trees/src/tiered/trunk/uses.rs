@@ -1,11 +1,11 @@
-//! Reference counts of extents. The extents of a run are released individually: each one is
-//! released when no pivot remains whose range needs it.
+//! Extent reference counts. A run's extents are released individually, each as soon as no pivot is
+//! left whose range needs it.
 //!
-//! A pivot that has a part in its stack uses the part's maplet. From each of the part's runs, it
-//! uses the extents whose keys overlap the range in which the part's records are visible. A
-//! compaction uses its inputs in the same way, as long as its result can still be installed. The
-//! counts cover the current version only. A reader of an older version is protected by its epoch
-//! guard, because an extent is released together with the current epoch.
+//! A pivot with a part in its stack uses the part's maplet, and of each of the part's runs, the
+//! extents whose keys overlap the range in which the part's records are visible. A compaction uses
+//! its inputs in the same way, as long as its result can still be installed. The counts cover only
+//! the current version. A reader of an older version is protected by its epoch guard, because an
+//! extent is released together with the current epoch.
 
 use super::node::{TrunkNode, TrunkPart};
 use crate::run::IndexedRun;
@@ -27,8 +27,7 @@ pub(crate) fn key_of(pointer: &NodePointer) -> RunKey {
 #[derive(Debug)]
 struct RunUses {
     run: IndexedRun,
-    /// Number of uses of parts that refer to the run, including those that need none of its
-    /// extents.
+    /// Number of part uses that refer to the run, including those that need none of its extents.
     parts: u32,
     /// For each of the run's extents, the number of uses that need it.
     counts: Vec<u32>,
@@ -53,19 +52,19 @@ pub(crate) struct UseCounts {
     /// Runs whose counts have changed since the last sweep.
     touched_runs: HashSet<RunKey>,
     touched_groups: HashSet<u64>,
-    /// For each extent that any run in use refers to, the total need of all runs in use.
+    /// For each extent that any run in use refers to, what all these runs together need of it.
     live: HashMap<Extent, ExtentNeed>,
     memory: ReferencedMemory,
 }
 
-/// How much of an extent is needed by runs.
+/// How much of an extent the runs in use need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ExtentNeed {
-    /// Number of bytes that are needed. A run may contribute zero bytes: its share of a well
-    /// compressed node can be less than one byte and is then rounded down.
+    /// Number of needed bytes. A run may contribute zero, because its share of a well-compressed
+    /// node may be less than one byte and round down.
     bytes: u64,
-    /// Number of references from runs to the extent. A run that lists the extent several times is
-    /// counted several times.
+    /// Number of references from runs to the extent. A run that lists the extent several times
+    /// counts several times.
     runs: u32,
 }
 
@@ -79,7 +78,7 @@ pub(crate) struct ReferencedMemory {
 }
 
 impl UseCounts {
-    /// Adds one use of a part in a range to the counts.
+    /// Counts one use of a part in a range.
     pub(super) fn acquire(&mut self, part: &TrunkPart, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
@@ -120,16 +119,16 @@ impl UseCounts {
         *count += 1;
     }
 
-    /// Returns those of the run's extents of which less than half is needed by all runs together.
+    /// Returns the run's extents of which all runs together need less than half.
     pub(crate) fn sparse<'a>(&'a self, run: &'a IndexedRun) -> impl Iterator<Item = Extent> + 'a {
         let extents = run.extents().iter().map(|used| used.extent);
         extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
     }
 
-    /// Returns the sparsest extents, sorted: those with the smallest needed share, selected until
-    /// their needed bytes add up to `budget`. In each returned extent, at least [`UNIT`] bytes and
-    /// at least an eighth of the extent are not needed. The unfilled end of an extent alone does
-    /// not reach this minimum.
+    /// Returns the sparsest extents, sorted. Extents are taken in order of their needed share,
+    /// smallest first, as long as their needed bytes fit into `budget`. In each returned extent, at
+    /// least [`UNIT`] bytes and at least an eighth of the extent are not needed. The unfilled end
+    /// of an otherwise dense extent does not meet these limits.
     pub(crate) fn sparsest(&self, budget: u64) -> Vec<Extent> {
         let dead = |extent: &Extent, needed: &ExtentNeed| extent.bytes().saturating_sub(needed.bytes);
         let is_sparse = |(extent, needed): &(&Extent, &ExtentNeed)| {
@@ -188,14 +187,14 @@ impl UseCounts {
             .sum()
     }
 
-    /// Returns the memory of the runs and maplets in use and of their counts.
+    /// Returns the memory of the runs and maplets in use, and of their counts.
     #[must_use]
     pub(crate) fn memory(&self) -> ReferencedMemory {
         self.memory
     }
 
-    /// Removes one use of a part in a range from the counts. [`UseCounts::sweep`] later returns the
-    /// extents that have no users left.
+    /// Ends one use of a part in a range. Extents that are left without users are returned by
+    /// [`UseCounts::sweep`].
     pub(crate) fn release(&mut self, part: &TrunkPart, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
@@ -277,14 +276,14 @@ impl UseCounts {
                 dead.extend(part.group.maplet.extents().map(|(extent, _)| extent));
             }
         }
-        // Sort the extents, so that a simulation with a given seed does not depend on the order of
-        // entries in a hash table.
+        // Sort the extents, so that a simulation with a given seed does not depend on hash table
+        // order.
         dead.sort_unstable();
         dead
     }
 
-    /// Completes the opening of a tree. Extents that the trunk on disk does not use were already
-    /// released before the trunk was written, so they are not released again.
+    /// Completes the opening of a tree. Extents that the on-disk trunk does not use were released
+    /// before the trunk was written, and are not released again.
     pub(crate) fn begin(&mut self) {
         self.sweep();
     }
@@ -326,7 +325,7 @@ impl UseCounts {
         uses
     }
 
-    /// Returns one sentence for each difference between the two sets of counts.
+    /// Describes each difference between the two sets of counts in one sentence.
     #[must_use]
     pub(crate) fn differences(&self, other: &UseCounts) -> Vec<String> {
         let mut found = Vec::new();
@@ -384,7 +383,7 @@ mod tests {
         Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
     }
 
-    /// Returns a part that has a single run, to which `push` adds the records.
+    /// Returns a part with a single run, to which `push` adds the records.
     fn part_of(store: &Store, id: u64, push: impl FnOnce(&mut RunBuilder)) -> TrunkPart {
         let mut options = RunOptions::new(Purpose::Other);
         (options.codec, options.value_threshold) = (NodeCodec::Zstd, Some(0));
@@ -410,8 +409,8 @@ mod tests {
         part.group.runs().next().expect("there is one").1
     }
 
-    /// Returns two parts. The values of the first are in a well compressed node, and the second
-    /// refers only to a very short value in that node.
+    /// Returns two parts. The first has its values in a well-compressed node, and the second refers
+    /// only to a very short value in that node.
     fn shared(store: &Store) -> (TrunkPart, TrunkPart) {
         let all = part_of(store, 1, |builder| {
             builder.push(b"b", Message::put(1, &[0; 3000]).into()).unwrap();
@@ -469,7 +468,7 @@ mod tests {
             start: 64 * number,
             units,
         };
-        // For each extent, its length in units and the number of needed bytes.
+        // For each extent, its length in units and its number of needed bytes.
         let cases = [
             (8, 5 * UNIT),
             (8, 2 * UNIT),

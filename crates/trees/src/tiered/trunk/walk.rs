@@ -1,5 +1,4 @@
-//! Traversals of the trunk: all nodes, the nodes of one path, and the difference between two
-//! versions.
+//! Trunk traversals: all nodes, the nodes of one path, and the difference between two versions.
 
 use super::job_table::JobClaim;
 use super::node::TrunkNode;
@@ -57,8 +56,8 @@ pub(crate) fn all_nodes(root: &Arc<TrunkNode>) -> Vec<Arc<TrunkNode>> {
     nodes
 }
 
-/// Returns the nodes that are only in the old trunk, and the nodes that are only in the new trunk.
-/// Subtrees that both share are skipped.
+/// Returns the nodes that are only in the old trunk, and those that are only in the new one. Skips
+/// subtrees that both share.
 pub(crate) fn difference(
     old: &Arc<TrunkNode>,
     new: &Arc<TrunkNode>,
@@ -97,8 +96,8 @@ pub(crate) fn difference(
     (gone, made)
 }
 
-/// Returns a copy of the trunk, as its new root, in which `node` replaces the node at `height` that
-/// contains `key`.
+/// Returns the root of a trunk copy in which `node` replaces the node at `height` that contains
+/// `key`.
 pub(crate) fn replace(root: &TrunkNode, height: u8, key: &[u8], node: TrunkNode) -> TrunkNode {
     if root.height == height {
         debug_assert!(

@@ -1,5 +1,5 @@
 //! The trunk as shared by readers and the writer: its current version, and how the single writer
-//! publishes a new version.
+//! publishes a new one.
 
 use super::checkpoint_location::TrunkExtents;
 use super::node::TrunkNode;
@@ -25,16 +25,16 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Number of free bytes that a compaction which copies values must leave for other uses: partly
-/// filled extents and a maplet.
+/// Number of free bytes that a compaction which copies values must leave for partly filled extents
+/// and a maplet.
 const COPY_SLACK: u64 = 4 * UNIT;
 
-/// The trunk of a tree. Readers obtain the current version without a lock. All changes are made
-/// through a [`TrunkWriter`], of which only one exists at a time.
+/// The trunk of a tree. Readers obtain the current version without a lock. All changes go through a
+/// [`TrunkWriter`], of which only one exists at a time.
 pub struct Trunk {
     pub(crate) store: Arc<Store>,
     pub(crate) options: TreeOptions,
-    /// The horizon below which old versions of keys may be dropped.
+    /// The horizon, below which old versions of keys may be dropped.
     pub(crate) horizon: Arc<GcHorizon>,
     pub(crate) versions: VersionCell<TreeVersion>,
     state: Mutex<WriterState>,
@@ -45,7 +45,7 @@ pub struct Trunk {
     /// Whether space is scarce. Compactions that free space may then use the whole space reserve,
     /// and other compactions part of it.
     scarce: AtomicBool,
-    /// Number of consecutive compactions that failed to find the space that seemed to be free.
+    /// Number of consecutive compactions that did not find the space that seemed to be free.
     refusals: AtomicU32,
 }
 
@@ -105,7 +105,7 @@ impl Trunk {
         trunk
     }
 
-    /// Sets the space class from which compactions allocate. Any class except
+    /// Sets the space class that compactions allocate from. Any class other than
     /// [`AllocationClass::Normal`] means that space is scarce. Compactions that free space may then
     /// use the whole space reserve, and other compactions part of it.
     pub(crate) fn compact_from(&self, class: AllocationClass) {
@@ -113,16 +113,16 @@ impl Trunk {
         self.scarce.store(scarce, Ordering::Relaxed);
     }
 
-    /// Returns whether space is scarce, so that only the space reserve is left.
+    /// Returns whether space is so scarce that only the space reserve is left.
     pub(crate) fn is_scarce(&self) -> bool {
         self.scarce.load(Ordering::Relaxed)
     }
 
     /// Returns the maximum number of bytes of values that a compaction may copy to free sparsely
     /// used extents. This is 0 unless space is scarce. It is also 0 if there are several tiers,
-    /// because another tier may have space. At most half of the free space is used, so that the
-    /// other half is left for the compaction's other output. The limit is halved again for each
-    /// consecutive compaction that ran out of space.
+    /// because another tier may have space. Copies get at most half of the free space, so that the
+    /// other half is left for the rest of the compaction's output. Each consecutive compaction that
+    /// runs out of space halves the limit again.
     pub(crate) fn copied_bytes(&self) -> u64 {
         if !self.is_scarce() || self.store.tiers().count() > 1 {
             return 0;
@@ -133,7 +133,7 @@ impl Trunk {
             .unwrap_or(0)
     }
 
-    /// Notes whether a compaction found the space that seemed to be free.
+    /// Records whether a compaction found the space that seemed to be free.
     pub(crate) fn note_space(&self, was_found: bool) {
         match was_found {
             true => self.refusals.store(0, Ordering::Relaxed),
@@ -146,7 +146,7 @@ impl Trunk {
         self.versions.load()
     }
 
-    /// Borrows the current version for a short time, without changing a reference count.
+    /// Borrows the current version for a short time, without touching a reference count.
     #[inline]
     pub(crate) fn peek(&self) -> VersionGuard<TreeVersion> {
         self.versions.peek()
@@ -170,18 +170,18 @@ impl Trunk {
         }
     }
 
-    /// Returns a new group number that has not been used before.
+    /// Returns a group number that has not been used before.
     pub(crate) fn next_group(&self) -> u64 {
         self.next_group.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number that the next group will have, which is higher than all numbers in use.
+    /// Returns the number of the next group, which is higher than all numbers in use.
     pub(crate) fn group_numbers(&self) -> u64 {
         self.next_group.load(Ordering::Relaxed)
     }
 
     /// Returns the crowding of the current version, in percent: the number of runs on its longest
-    /// path relative to the maximum. The last change has computed it.
+    /// path relative to the maximum. It was computed by the last change to the trunk.
     pub(crate) fn crowding(&self) -> u64 {
         self.totals.crowding.load(Ordering::Relaxed)
     }
@@ -196,8 +196,8 @@ impl Trunk {
     }
 
     /// Changes the trunk and publishes the result. `change` returns the new root, or `None` to
-    /// leave the trunk unchanged. `change` must also install the extents of its new data, after the
-    /// last operation that can fail. Returns whether the trunk was changed.
+    /// leave the trunk unchanged. `change` must also install the extents of its new data, but only
+    /// after the last operation that can fail. Returns whether the trunk was changed.
     pub(crate) fn change(
         &self,
         cut: Option<SequenceNumber>,
@@ -238,14 +238,14 @@ impl Trunk {
         }
     }
 
-    /// Returns `result` unchanged. If it is a failed write, the store is notified and then refuses
+    /// Returns `result` unchanged. If a write failed, also notifies the store, which then refuses
     /// further changes. A failed read has changed nothing, and the work that needed the data
     /// becomes due again.
     pub(crate) fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         alluvium_dictionary::structure_context::poison_on_error(&self.store, result)
     }
 
-    /// Returns the options for writing a run on a tier.
+    /// Returns the options for writing a run to a tier.
     pub(crate) fn run_options(&self, purpose: Purpose, class: AllocationClass, tier: u8) -> RunOptions {
         RunOptions {
             class,
@@ -255,7 +255,7 @@ impl Trunk {
         }
     }
 
-    /// Returns the options for writing a maplet on a tier.
+    /// Returns the options for writing a maplet to a tier.
     pub(crate) fn maplet_spec(&self, purpose: Purpose, class: AllocationClass, tier: u8) -> MapletSpec {
         MapletSpec {
             fingerprint_bits: self.options.fingerprint_bits,
@@ -292,8 +292,8 @@ impl Trunk {
 
     /// Returns whether a compaction should adopt leaves. `is_rewrite` is set if the purpose of the
     /// compaction is to rewrite all data. Under [`AdoptionPolicy::WhereCheaper`], such a compaction
-    /// always copies. Under the same policy, once a compaction has found no leaf to adopt, several
-    /// following compactions copy before another one searches again.
+    /// always copies. Under the same policy, after a compaction has found no leaf to adopt, the
+    /// next [`COPYING`] compactions copy without searching.
     pub(crate) fn adoption(&self, is_rewrite: bool) -> AdoptionPolicy {
         let copying = &self.tallies.copying;
         let less = |left: u64| left.checked_sub(1);
@@ -308,7 +308,8 @@ impl Trunk {
         }
     }
 
-    /// Notes how many leaves were not read by a compaction that was allowed to adopt leaves.
+    /// Records the number of leaves that a compaction did not read, if it was allowed to adopt
+    /// leaves.
     pub(crate) fn note_adoption(&self, leaves: u64) {
         assert!(
             self.options.adoption != AdoptionPolicy::Never,
@@ -318,8 +319,8 @@ impl Trunk {
         self.tallies.copying.store(copying, Ordering::Relaxed);
     }
 
-    /// Returns the extents of a run whose values must be rewritten by a compaction to `tier`,
-    /// because these extents are on another tier.
+    /// Returns the extents of a run whose values a compaction to `tier` must rewrite, because the
+    /// extents are on another tier.
     pub(crate) fn left_behind<'r>(
         &self,
         run: &'r IndexedRun,
@@ -374,9 +375,8 @@ impl DerefMut for TrunkWriter<'_> {
 }
 
 impl TrunkWriter<'_> {
-    /// Publishes a version with the given root in place of `old`. Also adds the uses of new nodes
-    /// to the counts, removes those of nodes that are gone, and plans the compactions that have
-    /// become due.
+    /// Publishes a version with the given root in place of `old`. Also counts the uses of new
+    /// nodes, ends those of nodes that are gone, and plans the compactions that have become due.
     pub(crate) fn publish(
         &mut self,
         old: &TreeVersion,
@@ -408,7 +408,7 @@ impl TrunkWriter<'_> {
         self.sweep();
     }
 
-    /// Publishes a copy of `version`, which must be the current version, with the trunk's root
+    /// Publishes a copy of the current version, which must be `version`, with the trunk's root
     /// filter attached (D1).
     pub(crate) fn publish_digest(&mut self, version: &TreeVersion) {
         let version = TreeVersion {
