@@ -12,23 +12,23 @@ use alluvium_storage::Result;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// Flushes one slice of a sealed memtable to a new run. If the writer is dropped before
-/// [`MemtableRunWriter::finish`], everything that it has written is discarded.
+/// Flushes one slice of a sealed memtable to a new run. Dropping the writer before
+/// [`MemtableRunWriter::finish`] discards everything it has written.
 #[derive(Debug)]
 pub(crate) struct MemtableRunWriter {
     share: MemtableSlice,
     rule: FoldRule,
     builder: RunBuilder,
     keyspace: KeyspaceCursor,
-    /// The key that was written last; `None` if no key has been written yet.
+    /// The last key written, or `None` if nothing has been written yet.
     last: Option<Vec<u8>>,
     taken: usize,
 }
 
 impl MemtableRunWriter {
-    /// Creates a writer that flushes the slice `share`. The function `touches` returns whether the
-    /// dictionary has any data in a key range. Range deletes that would delete nothing are not
-    /// written to the run.
+    /// Creates a writer that flushes the slice `share`. `touches` returns whether the dictionary
+    /// has any data in a key range, so that range deletes with nothing to delete are not written to
+    /// the run.
     ///
     /// # Errors
     /// See [`RunBuilder::new`].
@@ -42,17 +42,17 @@ impl MemtableRunWriter {
     ) -> Result<MemtableRunWriter> {
         let mut builder = RunBuilder::new(store, options)?;
         if share.memtable.has_range_deletes() {
-            // Range deletes are clipped to this slice before they are folded. Folding first could
-            // merge a range delete with an adjacent one that belongs to another slice.
+            // Clip range deletes to this slice before folding them. Folding first could merge a
+            // range delete with an adjacent one from another slice.
             let mut deletes = share.range_deletes();
-            // All range deletes that every reader can see get the same sequence number, so that
-            // folding can merge neighbours. This is safe because everything in the dictionary is
-            // older than the memtable's oldest message, and the range deletes are applied to the
+            // Give all range deletes that every reader can see the same sequence number, so that
+            // neighbours can be folded into one. This is safe because everything in the dictionary
+            // is older than the memtable's oldest message, and the range deletes are applied to the
             // records below with their original sequence numbers.
             deletes.equalize_sequences(rule.horizon);
             deletes.fold(&[rule.horizon]);
-            // A range delete that every reader can see is dropped if the dictionary has no data in
-            // its range (G4).
+            // Drop a range delete that every reader can see if the dictionary has no data in its
+            // range (G4).
             deletes.retain(|start, end, sequence| {
                 sequence > rule.horizon || touches(&KeyRange::new(start, Some(end)))
             });
@@ -68,8 +68,8 @@ impl MemtableRunWriter {
         })
     }
 
-    /// Writes the messages of complete keys until at least `records` further messages have been
-    /// read, or the slice is exhausted. Returns whether there are more messages to write.
+    /// Writes the messages of whole keys until at least `records` more messages have been read or
+    /// the slice is exhausted. Returns whether messages are left to write.
     pub(crate) fn go_on(&mut self, records: usize) -> Result<StepProgress> {
         let (share, builder) = (&self.share, &mut self.builder);
         let mut cursor = match &self.last {
@@ -110,7 +110,7 @@ impl MemtableRunWriter {
         Ok(StepProgress::Done)
     }
 
-    /// Returns the number of messages of the memtable that have been read so far.
+    /// Returns the number of memtable messages read so far.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }

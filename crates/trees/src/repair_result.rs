@@ -11,20 +11,21 @@ use alluvium_storage::{Error, Result};
 pub struct RunRepairResult {
     /// Number of damaged leaves and index nodes that were removed.
     pub nodes: u64,
-    /// Number of damaged separate values that were removed, each with the record that points to it.
+    /// Number of damaged separate values that were removed, along with the records that point to
+    /// them.
     pub values: u64,
     /// Number of filters that were rebuilt from the keys of their runs.
     pub filters: u64,
-    /// The key ranges in which the removed nodes and values contained data. That data is lost.
+    /// The key ranges in which the removed nodes and values contained data, which is lost.
     pub lost: Vec<LostRange>,
-    /// The error because of which damage remains: the undamaged rest of a run could not be
-    /// rewritten. `None` if all damage was repaired.
+    /// The error that kept the repair from rewriting the undamaged rest of a run, so that damage
+    /// remains. `None` if all damage was repaired.
     pub left: Option<String>,
 }
 
 impl RunRepairResult {
-    /// Adds the nodes that a repair omits from a run to this result. The lost ranges are limited to
-    /// `within`, the key ranges in which readers still use the run.
+    /// Adds the nodes that a repair omits from a run. The lost ranges are limited to `within`, the
+    /// key ranges in which readers still use the run.
     pub(crate) fn note(&mut self, nodes: &[DamagedNode], within: &[KeyRange], schema: &dyn KeyspaceSchema) {
         for node in nodes {
             let (keys, of) = match node.holds {
@@ -49,11 +50,11 @@ impl RunRepairResult {
     }
 
     /// Records the outcome of rewriting the undamaged part of a run. If the store is full, a tier
-    /// fails or more of the run is corrupt, the run remains unchanged and the reason is stored in
+    /// fails or more of the run is corrupt, the run stays unchanged, and the reason is stored in
     /// this result. Returns whether the run was rewritten.
     ///
     /// # Errors
-    /// Any error of another kind is returned unchanged.
+    /// Errors of any other kind are returned unchanged.
     pub(crate) fn record_outcome(&mut self, written: Result<()>) -> Result<bool> {
         let is_left = |error: &Error| {
             error.is_full() || matches!(error, Error::Corrupt { .. } | Error::TierFails { .. })
@@ -68,8 +69,8 @@ impl RunRepairResult {
     }
 }
 
-/// Returns the part of a leaf's key range that belongs to the leaf's keyspace (T9). The upper bound
-/// of a leaf may extend into the next keyspace.
+/// Restricts a leaf's key range to the leaf's keyspace (T9). The upper bound of a leaf may extend
+/// into the next keyspace.
 fn within_keyspace(range: &KeyRange, schema: &dyn KeyspaceSchema) -> KeyRange {
     let mut prefix = range.low[..schema.prefix_len(&range.low)].to_vec();
     while let Some(last) = prefix.pop() {

@@ -12,18 +12,18 @@ use alluvium_dictionary::key::LookupKey;
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodeCache, NodePointer, Result};
 
-/// Describes a leaf by the contents of its index entry.
+/// Describes a leaf by its index entry.
 #[derive(Clone, Debug)]
 pub(crate) struct LeafDescriptor {
     child: IndexChild,
     /// A lower bound of the leaf's keys that is above all keys of the previous leaf. It is the
-    /// first key if that key is known.
+    /// leaf's first key if that is known.
     low: Vec<u8>,
     /// An exclusive upper bound of the leaf's keys that is at or below all keys of the next leaf.
-    /// It is the immediate successor of the last key if that key is known. `None` if this is the
-    /// last leaf of the run and its last key is not known.
+    /// It is the immediate successor of the leaf's last key if that is known. `None` if this is the
+    /// run's last leaf and its last key is not known.
     end: Option<Vec<u8>>,
-    /// Whether the first and last key of the leaf are known.
+    /// Whether the leaf's first and last keys are known.
     is_exact: bool,
     /// The allocation units that contain the leaf's separate values.
     units: ValueUnits,
@@ -43,7 +43,7 @@ impl LeafDescriptor {
         self.low.len() + self.end.as_ref().map_or(0, Vec::len)
     }
 
-    /// Returns whether the first and last key of the leaf are known.
+    /// Returns whether the leaf's first and last keys are known.
     pub(crate) fn is_exact(&self) -> bool {
         self.is_exact
     }
@@ -54,7 +54,7 @@ impl LeafDescriptor {
         end.split_last().map(|(_, last)| last)
     }
 
-    /// Returns the first and last key of the leaf, or `None` if they are not known.
+    /// Returns the leaf's first and last keys, or `None` if they are not known.
     fn keys(&self) -> Option<LeafKeys> {
         let last = self.last()?.to_vec();
         let first = self.low.clone();
@@ -79,32 +79,33 @@ impl LeafDescriptor {
         self.child.sums.tombstones > 0
     }
 
-    /// Returns the allocation units that contain separate values of the leaf, as pairs of tier and
+    /// Returns the allocation units that contain the leaf's separate values, as pairs of tier and
     /// unit number.
     pub(crate) fn value_units(&self) -> impl Iterator<Item = (u8, u64)> {
         let listed = self.units.list().iter();
         listed.map(|listed| (listed.tier, u64::from(listed.unit)))
     }
 
-    /// Returns whether the separate values of the leaf are stored close together.
+    /// Returns whether the leaf's separate values are stored close together.
     pub(crate) fn values_lie_together(&self) -> bool {
         self.units.lie_together()
     }
 
-    /// Returns whether the leaf immediately follows the leaf `before` on the device, or starts a
-    /// new allocation unit.
+    /// Returns whether the leaf directly follows the leaf `before` on the device, or starts a new
+    /// allocation unit.
     pub(crate) fn follows(&self, before: &LeafDescriptor) -> bool {
         lies_behind(&self.child.pointer, &before.child.pointer)
     }
 }
 
 impl IndexedRun {
-    /// Returns whether leaves of this run may be adopted at all. This requires that the index has
-    /// all the information that the new run needs: every key has exactly one record, no record can
-    /// expire or be folded, and a repair does not exclude any node. The index does not state how
-    /// many keys a leaf has, so a run with several records of one key is excluded as a whole.
+    /// Returns whether leaves of this run may be adopted at all. The index must have all the
+    /// information that the new run needs, so every key must have exactly one record, no record may
+    /// expire or be subject to folding, and no repair may exclude any node. The index does not
+    /// state how many keys a leaf has, so a run with several records of any key is excluded as a
+    /// whole.
     ///
-    /// `is_layer` is set if the run and the new run are layers of an ingest. The base of the run is
+    /// `is_layer` is set if this run and the new one are layers of an ingest. The run's base is
     /// then only the number of its layer, and every record keeps the sequence number 0.
     pub(crate) fn is_adoptable(&self, is_layer: bool) -> bool {
         let summary = self.summary();
@@ -114,9 +115,9 @@ impl IndexedRun {
             && self.left_out().is_none()
     }
 
-    /// Returns whether a leaf may be adopted. The leaf must have been completed because it was
-    /// full, which is estimated from its number of records. It must be a single node, and the
-    /// locations of all its separate values must be known.
+    /// Returns whether a leaf may be adopted. It must have been closed because it was full, which
+    /// is estimated from its number of records. It must be a single node, and the locations of all
+    /// its separate values must be known.
     pub(crate) fn is_full(&self, leaf: &LeafDescriptor) -> bool {
         let (summary, sums) = (self.summary(), leaf.child.sums);
         let mean = summary.records / summary.leaves.max(1);
@@ -150,12 +151,12 @@ impl LeafDescriptorIter {
         Ok(LeafDescriptorIter { path, cache, purpose })
     }
 
-    /// Returns whether all leaves have been returned.
+    /// Returns whether the iterator is exhausted.
     pub(crate) fn is_over(&self) -> bool {
         self.path.is_none()
     }
 
-    /// Returns an iterator that is exhausted.
+    /// Returns the iterator in its exhausted state.
     pub(crate) fn ended(self) -> LeafDescriptorIter {
         LeafDescriptorIter { path: None, ..self }
     }
@@ -197,7 +198,7 @@ impl LeafDescriptorIter {
 impl RunBuilder {
     /// Adds an existing leaf of the run `of` to this run without changing it. The run must have
     /// been passed to [`RunBuilder::inherit_from`]. The leaf's keys must be above all keys added
-    /// before, and below all keys added later.
+    /// before it, and below all keys added after it.
     ///
     /// # Errors
     /// See [`RunBuilder::push`].
@@ -209,9 +210,8 @@ impl RunBuilder {
         );
         self.end_leaf(&leaf.low)?;
         // A reader of any key up to the next leaf's separator reaches this leaf. If the previous
-        // leaf was adopted too, its extent is only needed up to its own upper bound (R2). The keys
-        // between the two leaves therefore belong to this leaf, as they would if it had been
-        // copied.
+        // leaf was adopted too, its extent is listed only up to its own upper bound (R2). The keys
+        // in the gap therefore belong to this leaf, unlike after a copied leaf.
         let separator = self.adopted.fence.take().unwrap_or_else(|| leaf.low.clone());
         debug_assert!(separator <= leaf.low, "bounds are in order (R1)");
         let (all, sums) = (of.summary(), leaf.child.sums);
@@ -225,7 +225,7 @@ impl RunBuilder {
         summary.tombstones += sums.tombstones;
         summary.separate += u64::from(leaf.units.records);
         summary.leaves += 1;
-        // Estimate the length of the leaf's values by its share of all records.
+        // Estimate the length of the leaf's values from its share of all records.
         let share = u128::from(all.value_bytes) * u128::from(sums.records) / u128::from(all.records.max(1));
         summary.value_bytes += share as u64;
         self.adopted.keys += sums.records;
@@ -258,13 +258,13 @@ impl RunBuilder {
         self.keys.hashes.push(LookupKey::new(key).hash());
     }
 
-    /// Returns the last key in the run so far, or `None` if there is none. If the last leaf was
-    /// adopted and its last key is not known, the result is a lower bound of that leaf's keys.
+    /// Returns the last key in the run so far, if there is one. If the last leaf was adopted and
+    /// its last key is not known, returns a lower bound of that leaf's keys.
     pub(crate) fn last_key(&self) -> Option<&[u8]> {
         (self.summary.records > 0).then_some(&self.keys.last)
     }
 
-    /// Completes the current leaf and writes it and all leaves before it. `next` is the separator
+    /// Completes the current leaf and writes it after all earlier leaves. `next` is the separator
     /// of the leaf that follows.
     fn end_leaf(&mut self, next: &[u8]) -> Result<()> {
         if self.current.has_records() {

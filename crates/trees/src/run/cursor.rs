@@ -16,12 +16,12 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{CacheRetention, Error, NodePointer, Result};
 use std::ops::Range;
 
-/// A cursor over the records of a run in a key range. It visits keys in its direction, and the
-/// records of each key always from newest to oldest.
+/// A cursor over a run's records in a key range. It visits keys in its direction, but the records
+/// of each key always from newest to oldest.
 ///
-/// A new cursor has no current record: call [`RunRecordCursor::start`] or [`RunRecordCursor::seek`]
-/// first. After an error it has no current record either. The cursor does not keep an epoch pinned
-/// between calls, so the caller must keep the extents in which the range is stored.
+/// A new cursor has no current record until [`RunRecordCursor::start`] or [`RunRecordCursor::seek`]
+/// is called, and neither has a cursor that has returned an error. The cursor keeps no epoch pinned
+/// between calls, so the caller must keep the extents that store the range.
 ///
 /// ```
 /// # use alluvium_base::{Message, Purpose};
@@ -51,35 +51,34 @@ use std::ops::Range;
 /// ```
 pub struct RunRecordCursor {
     feed: LeafReadahead,
-    /// Lower bound for the sequence numbers of records: smaller sequence numbers are replaced by
-    /// it.
+    /// Lower bound for the sequence numbers of records. It replaces smaller sequence numbers.
     base: SequenceNumber,
     /// The sequence number of the reader. Records with higher sequence numbers are skipped.
     at: SequenceNumber,
     /// The leaf that contains the current key.
     leaf: Option<CursorLeaf>,
-    /// A leaf with older records of the current key, which is being visited. Only used in backward
+    /// The leaf being visited for older records of the current key. Used only in backward
     /// direction.
     older: Option<OlderLeaf>,
-    /// Further leaves with older records of the current key. They are visited from the end of this
+    /// Further leaves with older records of the current key. They are visited from the end of the
     /// list, which has the newest of these records.
     trail: Vec<NodePointer>,
     key: Vec<u8>,
     key_number: usize,
     record: usize,
-    /// The index after the last record of the current key in its leaf.
+    /// One past the index of the current key's last record in its leaf.
     record_end: usize,
     parts: LeafRecordParts,
     separate: Option<ValuePointer>,
     is_at_record: bool,
-    /// The last read positions; `None` if jumps of this cursor are not counted.
+    /// The last read positions, or `None` if this cursor's jumps are not counted.
     way: Option<ReadPositions>,
 }
 
 struct CursorLeaf {
     pointer: NodePointer,
     layout: LeafLayout,
-    /// Indices of the leaf's keys that are within the cursor's range.
+    /// Indices of the leaf's keys within the cursor's range.
     keys: Range<usize>,
 }
 
@@ -89,7 +88,7 @@ struct OlderLeaf {
     bytes: Vec<u8>,
 }
 
-/// A placeholder for the parts of the current record, used while there is no current record.
+/// Stands in for the parts of the current record while there is none.
 const NOTHING: LeafRecordParts = LeafRecordParts {
     sequence: 0,
     kind: MessageKind::Put,
@@ -127,7 +126,7 @@ impl IndexedRun {
     }
 }
 
-/// The position to which a seek moves a cursor.
+/// Where a seek moves a cursor.
 #[derive(Clone, Copy)]
 enum SeekTarget<'k> {
     /// The first key of the range in the cursor's direction.
@@ -136,10 +135,9 @@ enum SeekTarget<'k> {
     Key(&'k [u8]),
 }
 
-/// Moves each cursor to the first key at or after `key` in the cursor's direction. If `key` is
-/// `None`, moves each cursor to the start of its range. The first leaves of all cursors are read in
-/// one batch, which saves waiting. Cursors that expect to read many leaves read their own leaves
-/// instead.
+/// Moves each cursor to the first key at or after `key` in the cursor's direction, or to the start
+/// of its range if `key` is `None`. The first leaves of all cursors are read in one batch, which
+/// saves waiting. Cursors that expect to read many leaves read their own leaves instead.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a node does not match its pointer; I/O errors.
@@ -160,34 +158,34 @@ pub fn open_many(cursors: &mut [RunRecordCursor], key: Option<&[u8]>) -> Result<
     cursors.iter_mut().try_for_each(|cursor| cursor.arrive(seek))
 }
 
-/// When a cursor skips older records of a key, the maximum number of further leaves that it
-/// traverses one by one. After that many it searches for the next key from the root.
+/// When a cursor skips older records of a key, the maximum number of further leaves that it walks
+/// through. If that is not enough, it searches for the next key from the root.
 const MOST_WALKED: usize = 2;
 
 #[cfg(all(test, not(alluvium_model_check)))]
 std::thread_local! {
-    /// Number of records that the cursors of this thread have visited.
+    /// Number of records that this thread's cursors have visited.
     pub(crate) static ENTERED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 impl RunRecordCursor {
-    /// Returns this cursor with all records above the sequence number `at` hidden, as for a reader
-    /// at `at`. Skipping the hidden records of a key costs about as much as one search in a leaf,
-    /// regardless of their number.
+    /// Returns this cursor with all records above the sequence number `at` hidden. Skipping the
+    /// hidden records of a key costs about as much as one search in a leaf, regardless of their
+    /// number.
     #[must_use]
     pub fn for_reader(self, at: SequenceNumber) -> RunRecordCursor {
         RunRecordCursor { at, ..self }
     }
 
     /// Returns the approximate memory in bytes that the cursor keeps between calls: nodes, and
-    /// copies of their contents. Excludes the cursor itself and frames that belong to a cache.
+    /// copies of their contents. Excludes the cursor itself and cache frames.
     pub fn memory_bytes(&self) -> usize {
         let older = self.older.as_ref().map_or(0, |older| older.bytes.capacity());
         self.feed.memory_bytes() + self.key.capacity() + older
     }
 
-    /// Sets the number of leaves that will probably be read after each seek. These leaves are then
-    /// requested together, up to the limit for read-ahead. A streaming cursor ignores this number.
+    /// Sets the number of leaves that each seek is expected to read. They are then requested
+    /// together, up to the read-ahead limit. A streaming cursor ignores this number.
     pub fn expect(&mut self, leaves: usize) {
         self.feed.expect(leaves);
     }
@@ -283,7 +281,7 @@ impl RunRecordCursor {
         self.pass_unseen()
     }
 
-    /// Moves to the next key for the case that it does not follow the current key in the same leaf.
+    /// Moves to the next key if it does not follow the current key in the same leaf.
     #[cold]
     fn pass_key_far(&mut self) -> Result<()> {
         if self.feed.direction() == MergeDirection::Backward {
@@ -318,8 +316,7 @@ impl RunRecordCursor {
         self.arrive(SeekTarget::Key(&behind))
     }
 
-    /// Moves forward to the first record that is visible to the reader, which may be the current
-    /// record.
+    /// Moves forward to the first record that the reader can see, which may be the current one.
     #[inline]
     fn pass_unseen(&mut self) -> Result<()> {
         if self.parts.sequence > self.at {
@@ -367,20 +364,20 @@ impl RunRecordCursor {
         self.advance_far()
     }
 
-    /// Passes consecutive records to `take`, beginning with the current record. Then moves to the
-    /// first record that was not passed. Returns the number of records passed; if it is zero, the
-    /// cursor has not moved.
+    /// Passes consecutive records to `take`, beginning with the current one, and then moves to the
+    /// first record not passed. Returns the number of records passed. If it is zero, the cursor has
+    /// not moved.
     ///
     /// The sequence ends when `take` returns `false`, at the end of the leaf, at `bound`, and at
     /// the first key that is not simple. A key is simple if the run has exactly one record of it,
-    /// and this record is a put that is visible at `at`, does not expire, and has its value in the
+    /// and that record is a put that is visible at `at`, does not expire, and has its value in the
     /// leaf.
     ///
-    /// Each key is passed in two parts: the prefix that all keys of the leaf share, and the rest of
-    /// the key.
+    /// Each key is passed in two pieces: the prefix that all keys of the leaf share, and the rest
+    /// of the key.
     ///
     /// # Errors
-    /// See [`RunRecordCursor::start`]. The records that were passed before the error are valid.
+    /// See [`RunRecordCursor::start`]. Records passed before the error are valid.
     pub fn sweep(
         &mut self,
         at: SequenceNumber,
@@ -395,7 +392,7 @@ impl RunRecordCursor {
             return Ok(0);
         }
         let mut keys = leaf.keys.clone();
-        // The first and the last key of the leaf may have further records in other leaves.
+        // The first and last keys of the leaf may have more records in other leaves.
         keys.start = keys.start.max(usize::from(layout.begun));
         keys.end = keys.end.min(layout.keys - usize::from(layout.goes_on));
         if let Some(bound) = bound {
@@ -438,14 +435,13 @@ impl RunRecordCursor {
         let Some(last) = last else { return Ok(0) };
         debug_assert!(keys.contains(&last), "what is handed out is inside the bound");
         let count = last.abs_diff(self.key_number) + 1;
-        // In a plain leaf, each key has exactly one record, whose index is that of the key.
+        // In a plain leaf, each key has exactly one record, which has the same index.
         (self.key_number, self.record, self.record_end) = (last, last, last + 1);
         self.advance()?;
         Ok(count)
     }
 
-    /// Moves to the next record for the case that it does not follow the current record in the same
-    /// leaf.
+    /// Moves to the next record if it does not follow the current record in the same leaf.
     #[cold]
     fn advance_far(&mut self) -> Result<()> {
         if self.feed.direction() == MergeDirection::Forward {
@@ -461,8 +457,7 @@ impl RunRecordCursor {
         }
     }
 
-    /// Starts a seek: finds the path to the target, and returns the leaves that should be read
-    /// first.
+    /// Starts a seek: finds the path to the target, and returns the leaves to read first.
     fn begin(&mut self, seek: SeekTarget<'_>) -> Result<Vec<NodePointer>> {
         self.is_at_record = false;
         self.leaf = None;
@@ -486,8 +481,8 @@ impl RunRecordCursor {
         self.feed.start(target)
     }
 
-    /// Completes a seek: moves to the first visible record at the target, once the leaves have been
-    /// requested.
+    /// Completes a seek once the leaves have been requested: moves to the first visible record at
+    /// the target.
     fn arrive(&mut self, seek: SeekTarget<'_>) -> Result<()> {
         self.arrive_at_any(seek)?;
         self.pass_unseen()
@@ -538,7 +533,7 @@ impl RunRecordCursor {
     }
 
     /// Loads the next leaf and determines which of its keys are within the range. Returns `false`
-    /// if there is no further leaf.
+    /// if no leaf is left.
     fn load_next_leaf(&mut self) -> Result<bool> {
         self.is_at_record = false;
         self.leaf = None;
@@ -573,7 +568,7 @@ impl RunRecordCursor {
         Ok(true)
     }
 
-    /// Moves to the newest record of the key with index `number` of the current leaf.
+    /// Moves to the newest record of the key at index `number` in the current leaf.
     #[inline]
     fn enter_key(&mut self, number: usize) -> Result<()> {
         self.is_at_record = false;
@@ -592,8 +587,8 @@ impl RunRecordCursor {
         self.enter_record(records.start)
     }
 
-    /// Handles a key whose newer records are in the previous leaves, in backward direction. Moves
-    /// to the newest record of the key, and appends the leaves with older records to `trail`.
+    /// Handles, in backward direction, a key whose newer records are in earlier leaves. Moves to
+    /// the newest record of the key, and appends the leaves with older records to `trail`.
     #[cold]
     fn enter_begun(&mut self) -> Result<()> {
         let key = self.key.clone();
@@ -619,7 +614,7 @@ impl RunRecordCursor {
         Err(MalformedNode("a leaf before one whose first key is begun").at(self.feed.run().pointer()))
     }
 
-    /// Handles the end of a key's records in one leaf, in backward direction. Continues with the
+    /// Handles, in backward direction, the end of a key's records in one leaf. Continues with the
     /// older records in the next leaf, which is at `pointer`.
     fn enter_older(&mut self, pointer: NodePointer) -> Result<()> {
         self.is_at_record = false;
@@ -648,7 +643,7 @@ impl RunRecordCursor {
         }
     }
 
-    /// Moves to the record with index `number`, which must belong to the current key.
+    /// Moves to the record at index `number`, which must belong to the current key.
     #[inline]
     fn enter_record(&mut self, number: usize) -> Result<()> {
         self.is_at_record = false;

@@ -1,13 +1,14 @@
-//! Derives parameters from the profile of a device: the number of concurrent reads that bypass the
-//! cache, and how many bytes are worth rewriting to avoid a futile maplet probe.
+//! Derives parameters from a device profile: how many reads bypass the cache concurrently, and how
+//! many bytes are worth rewriting to avoid a futile maplet probe.
 
 use alluvium_base::DeviceProfile;
 
-/// Minimum number of concurrent reads: one buffer is processed while the next one is being read.
+/// Minimum number of concurrent reads, so that one buffer is processed while the next one is being
+/// read.
 /// Tuning: `2` since 2026-11-25.
 const LEAST: usize = 2;
 
-/// The numbers of concurrent reads that bypass the cache.
+/// How many reads bypass the cache concurrently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadConcurrency {
     /// Number of concurrent reads for each input run of a compaction, and for a scan that has just
@@ -19,10 +20,9 @@ pub(crate) struct ReadConcurrency {
 }
 
 impl ReadConcurrency {
-    /// Returns the numbers of concurrent reads for a device. A compaction has one read fewer per
-    /// run than the device has slots; this includes the buffer that is being processed. A long scan
-    /// has one and a half times as many reads as the device has slots, so that the device is never
-    /// idle.
+    /// Returns the read concurrency for a device. A compaction has one read fewer per run than the
+    /// device has slots, counting the buffer that is being processed. A long scan has one and a
+    /// half times as many reads as the device has slots, so that the device is never idle.
     pub(crate) fn of(device: &DeviceProfile) -> ReadConcurrency {
         let slots = device.slots();
         let windows = (slots - 1).max(LEAST);
@@ -35,22 +35,22 @@ impl ReadConcurrency {
     }
 }
 
-/// Cost of probing the maplet of one more run without finding the key, in picoseconds.
+/// Cost in picoseconds of probing the maplet of one more run without finding the key.
 /// Tuning: `64_000` since 2026-11-22; 60 ns a probe and 4 ns a byte of a compaction, two shared
 /// virtual processors.
 const PROBE_PS: u64 = 64_000;
-/// Cost of a compaction per byte if its input is in memory, in picoseconds.
+/// Cost in picoseconds per byte of a compaction whose input is in memory.
 /// Tuning: `4_000` since 2026-11-22; as above.
 const REWRITE_BYTE_PS: u64 = 4_000;
-/// Number of bytes per read when lookups read rewritten data into the cache again.
+/// Bytes per read when lookups bring rewritten data back into the cache.
 /// Tuning: `4096` since 2026-11-22; a page.
 const REREAD_BYTES: u64 = 4096;
 const _: () = assert!(0 < REWRITE_BYTE_PS && REWRITE_BYTE_PS <= PROBE_PS && REREAD_BYTES > 0);
 
 /// Returns the number of bytes, at least one, whose rewriting costs as much as one futile maplet
-/// probe. The cost of rewriting includes reading the bytes into the cache again, unless the data
-/// fit in the cache. Once the futile probes since the last rewrite have cost as much as another
-/// rewrite would, rewriting is worthwhile, because it saves further futile probes.
+/// probe. Rewriting costs include reading the bytes back into the cache, unless the data fit there
+/// anyway. Once the futile probes since the last rewrite have cost as much as another rewrite
+/// would, rewriting pays off, because it saves further futile probes.
 pub(crate) fn bytes_per_probe(device: &DeviceProfile, fits_cache: bool) -> u64 {
     let read_again = match fits_cache {
         true => 0,

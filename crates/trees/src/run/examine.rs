@@ -1,11 +1,11 @@
-//! Decodes all parts of a single node that may contain arbitrary bytes. Intended for tools, tests
-//! and fuzzing.
+//! Decodes all parts of a single node, which may contain arbitrary bytes. For tools, tests and
+//! fuzzing.
 
 use super::footer::{RunFooter, RunMetadata};
 use super::{MalformedNode, format, index, leaf};
 use alluvium_storage::{DiskLocation, OnDiskObject, PageSize};
 
-/// The kind of a node, with the numbers of its parts.
+/// The kind of a node and the sizes of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeDescription {
     Leaf {
@@ -14,7 +14,7 @@ pub enum NodeDescription {
         records: usize,
     },
     Index {
-        /// Number of index levels and leaf levels below this node.
+        /// Number of levels below this node, including the leaves.
         level: u8,
         children: usize,
     },
@@ -39,7 +39,7 @@ pub enum NodeDescription {
 /// ```
 ///
 /// # Errors
-/// A description of the part that is damaged.
+/// A description of the damaged part.
 pub fn examine(bytes: &[u8], page_size: PageSize) -> Result<NodeDescription, String> {
     let place = DiskLocation::new(OnDiskObject::Node, "examined", 0);
     let examined = match bytes.first() {

@@ -12,8 +12,8 @@ use alluvium_storage::{EpochGuard, NodeCache, NodePointer, PageSize, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// Number of cache lines of a leaf to prefetch. They contain the header, and the keys of a leaf of
-/// one page.
+/// Number of cache lines of a leaf to prefetch. They cover the header and the keys of a one-page
+/// leaf.
 const FIRST_LINES: usize = 16;
 
 impl IndexedRun {
@@ -40,9 +40,9 @@ impl IndexedRun {
         unwrap_ready(self.search(key, at, &from, |record| Poll::Ready(visit(record))))
     }
 
-    /// Looks up a key like [`IndexedRun::find`], but reads nodes through `fetch`. If this returns
-    /// pending, the caller must repeat the call. The repeated call starts again with the newest
-    /// record, so `visit` may see a record twice.
+    /// Like [`IndexedRun::find`], but reads nodes through `fetch`. If this returns pending, the
+    /// caller must repeat the call, which starts over with the newest record, so `visit` may see a
+    /// record twice.
     #[inline]
     pub(crate) fn search<F: NodeFetch>(
         &self,
@@ -73,8 +73,8 @@ impl IndexedRun {
         Poll::Ready(Ok(()))
     }
 
-    /// Continues a lookup after the first leaf, for a key whose records extend over several leaves.
-    /// Waits for the reads of these leaves.
+    /// Continues a lookup after the first leaf, for a key whose records span several leaves. Waits
+    /// for the reads of these leaves.
     #[cold]
     fn search_on(
         &self,
@@ -103,9 +103,9 @@ impl IndexedRun {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns the leaf that contains the newest record of a key if the run has the key. The caller
-    /// can thus prefetch the leaves of several lookups together. Reads index nodes as needed.
-    /// Returns `None` if the run cannot contain the key.
+    /// Returns the leaf that contains the newest record of a key, if the run has the key, so that
+    /// the caller can prefetch the leaves of several lookups in one batch. Reads index nodes as
+    /// needed. Returns `None` if the run cannot contain the key.
     ///
     /// # Errors
     /// See [`IndexedRun::find`].
@@ -170,7 +170,7 @@ fn child_in(
 #[derive(PartialEq, Eq)]
 enum VisitOutcome {
     Done,
-    /// The next leaf has more records of the key.
+    /// The key has more records in the next leaf.
     Continues,
 }
 
@@ -207,7 +207,7 @@ fn visit_key(
     Poll::Ready(Ok(VisitOutcome::Done))
 }
 
-/// Decodes the record with index `record` of a leaf.
+/// Decodes the record at index `record` of a leaf.
 #[inline]
 pub(super) fn record_of<'a>(
     layout: &LeafLayout,

@@ -15,7 +15,7 @@ use alluvium_storage::{DiskLocation, Error, NodePointer, OnDiskObject, Result};
 use std::mem::take;
 use std::sync::Arc;
 
-/// A run that has been written completely but does not belong to the store yet.
+/// A run that is completely written but not yet part of the store.
 #[derive(Debug)]
 pub struct BuiltRun {
     /// The new run, which can already be read.
@@ -23,18 +23,18 @@ pub struct BuiltRun {
     /// The hashes of all distinct keys, in key order. Keys of adopted leaves are missing unless
     /// they were hashed.
     pub hashes: Vec<u64>,
-    /// The extents written for this run, each with its number of live bytes. They are provisional
-    /// until the caller installs them.
+    /// The extents written for this run, each with its live bytes. They are provisional until the
+    /// caller installs them.
     pub extents: Vec<(Extent, u64)>,
-    /// Total size in bytes of the leaves that were adopted from other runs.
+    /// Total size in bytes of the leaves adopted from other runs.
     pub(crate) adopted_bytes: u64,
     /// Pointers to the index nodes that were inserted into the cache.
     pub(crate) cached: Vec<NodePointer>,
 }
 
 impl BuiltRun {
-    /// Frees the extents that were written for this run. No leaf of the run may have been read
-    /// through the cache before.
+    /// Frees the extents that were written for this run. None of its leaves may have been read
+    /// through the cache.
     pub fn abandon(self, store: &Store) {
         self.cached
             .iter()
@@ -45,11 +45,10 @@ impl BuiltRun {
     }
 }
 
-/// Index nodes to be inserted into the cache after all writes have completed.
+/// Index nodes to insert into the cache after all writes have completed.
 type ToCache = Vec<(NodePointer, Vec<u8>)>;
 
-/// The extents of completed writers. If this list is dropped, the extents that remain in it are
-/// freed.
+/// The extents of completed writers. Dropping this list frees the extents left in it.
 struct ProvisionalExtents {
     extents: Arc<Extents>,
     claimed: Vec<(Extent, u64)>,
@@ -66,11 +65,11 @@ impl Drop for ProvisionalExtents {
 impl RunBuilder {
     /// Completes the run: writes the remaining leaves, the index nodes and the footer, and waits
     /// for all writes. Returns `None` if neither records nor range deletes were added. Does not
-    /// sync the device, and does not install the extents.
+    /// sync the device or install the extents.
     ///
     /// # Errors
-    /// [`Error::Full`] if the store is full; [`Error::Corrupt`] if a record points to a value that
-    /// is not in any inherited extent; I/O errors. After an error, everything written is discarded.
+    /// [`Error::Full`] if the store is full; [`Error::Corrupt`] if a record points to a value
+    /// outside of all inherited extents; I/O errors. An error discards everything written.
     pub fn finish(mut self) -> Result<Option<BuiltRun>> {
         let range_deletes = self.take_deletes();
         if self.summary.records == 0 && range_deletes.is_empty() {
@@ -90,8 +89,8 @@ impl RunBuilder {
         for sequence in range_deletes.sequences() {
             note_sequence(&mut self.summary, sequence, sequence);
         }
-        // The upper bound of an adopted leaf is not the key of any record. It bounds the keys of
-        // the last leaf.
+        // The upper bound of an adopted leaf is not the key of any record, but it bounds the last
+        // leaf's keys.
         if let Some(fence) = self.adopted.fence.take() {
             self.keys.last = fence;
         }
@@ -134,8 +133,8 @@ impl RunBuilder {
         Arc::new(RangeTombstoneBuilder::merged(&[(&*indexed, &everything), (&listed, &everything)]).finish())
     }
 
-    /// Returns the smallest and the largest key of all records and range deletes. Long keys are
-    /// replaced by shorter keys outside of this interval.
+    /// Returns the smallest and largest keys of all records and range deletes. A long key is
+    /// replaced by a shorter one outside of this interval.
     fn bounds(&self, range_deletes: &RangeTombstoneIndex) -> (Box<[u8]>, Box<[u8]>) {
         let records = (self.summary.records > 0).then_some((&self.keys.first[..], &self.keys.last[..]));
         let (first, last) = range_deletes.bounds().unzip();
@@ -153,7 +152,7 @@ impl RunBuilder {
     }
 
     /// Writes the last leaf and all index nodes except the root. Returns the encoded root, and the
-    /// index nodes that should be cached.
+    /// index nodes to cache.
     fn finish_index(&mut self, low: &[u8], high: &[u8]) -> Result<(Vec<u8>, ToCache)> {
         let mut cached = Vec::new();
         if self.summary.records == 0 {
@@ -208,8 +207,8 @@ impl RunBuilder {
         Ok((nodes.pop().map_or_else(Vec::new, |root| root.bytes), cached))
     }
 
-    /// Returns the extents that the run uses, except for those of the footer, which are added when
-    /// the run is opened.
+    /// Returns the extents that the run uses, except those of the footer, which are added when the
+    /// run is opened.
     fn uses(&mut self, values: &[(Extent, u64)]) -> Result<Vec<ExtentUse>> {
         let mut uses = Vec::new();
         for &(extent, _) in values {
@@ -315,11 +314,11 @@ impl RunBuilder {
         }))
     }
 
-    /// Writes the metadata to separate nodes, for a run whose metadata do not fit into the footer.
+    /// Writes the metadata of a run to separate nodes, because they do not fit into the footer.
     /// Returns a footer that points to these nodes.
     fn write_apart(&self, details: &RunMetadata, claimed: &mut ProvisionalExtents) -> Result<RunFooter> {
         let page_size = self.page_size();
-        // The buffer is large enough for several concurrent writes. It is separate from the buffers
+        // The buffer is large enough for several concurrent writes, and separate from the buffers
         // of the leaves.
         let writer = self
             .nodes

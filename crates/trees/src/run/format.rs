@@ -1,15 +1,15 @@
-//! The encoding that all nodes of a run have in common, version 3: the first byte, packed integers,
-//! and nodes that are too long to be stored as a single node. All integers are little-endian.
+//! The encoding shared by all nodes of a run, version 3: the first byte, packed integers, and nodes
+//! that are too long to be stored as a single node. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  what the node is: 1 a leaf, 2 an index node, 3 a footer, 4 the head of a long node
 //! ```
 //!
-//! A packed column stores one unsigned integer of 0 to 8 bytes for each entry: the difference from
-//! a common base. If the width is 0 bytes, every entry is equal to the base.
+//! A packed column stores one unsigned integer of 0 to 8 bytes per entry: the entry's difference
+//! from a common base. If the width is 0 bytes, every entry is equal to the base.
 //!
-//! A leaf or an index node can exceed the maximum size of a node if its keys are long. It is then
+//! A leaf or an index node with long keys can exceed the maximum size of a node. It is then
 //! replaced by the head of a long node:
 //!
 //! ```text
@@ -27,7 +27,7 @@ use super::MalformedNode;
 use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_storage::{DiskLocation, NodePointer, PageSize};
 
-/// The version of the format of a run's nodes, which is stored in the footer.
+/// The format version of a run's nodes, which is stored in the footer.
 pub(super) const VERSION: u8 = 3;
 
 /// The first byte of a leaf.
@@ -39,11 +39,11 @@ pub(super) const FOOTER: u8 = 3;
 /// The first byte of the head of a long node.
 pub(super) const LONG: u8 = 4;
 
-/// Maximum size of a long node in bytes. It suffices for two separators, or for a key and a value,
-/// of the maximum length.
+/// Maximum size of a long node in bytes. It is enough for two separators, or for a key and a value,
+/// of maximum length.
 pub(super) const MAX_LONG: usize = 1 << 20;
 
-/// Returns the number of bytes that are needed to store `value`.
+/// Returns the number of bytes needed to store `value`.
 pub(super) fn width(value: u64) -> usize {
     (64 - value.leading_zeros() as usize).div_ceil(8)
 }
@@ -75,7 +75,7 @@ pub(super) fn get(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
 }
 
 /// Returns the first eight bytes of `bytes[start..end]`, padded with zeros, as a big-endian
-/// integer. These integers have the same order as the byte strings.
+/// integer. These integers order like the byte strings.
 #[inline]
 pub(super) fn head(bytes: &[u8], start: usize, end: usize) -> Option<u64> {
     let len = end.checked_sub(start)?;
@@ -120,7 +120,7 @@ pub(super) fn u64_at<const N: usize>(header: &[u8; N], at: usize) -> u64 {
     u64::from(u32_at(header, at)) | u64::from(u32_at(header, at + 4)) << 32
 }
 
-/// Appends the head of a long node that has `len` bytes and consists of `parts`.
+/// Appends the head of a long node of `len` bytes that consists of `parts`.
 pub(super) fn encode_long(len: usize, parts: &[NodePointer], out: &mut Vec<u8>) {
     ByteWriter::new(out).u8(LONG).u8(0).u16(0).u32(len as u32);
     for part in parts {
@@ -128,8 +128,7 @@ pub(super) fn encode_long(len: usize, parts: &[NodePointer], out: &mut Vec<u8>) 
     }
 }
 
-/// Decodes the head of a long node. Returns the length of the long node, and the pointers to its
-/// parts.
+/// Decodes the head of a long node. Returns the length of the node and the pointers to its parts.
 pub(super) fn decode_long(
     bytes: &[u8],
     place: &DiskLocation,
@@ -153,7 +152,7 @@ pub(super) fn decode_long(
     Ok((len, parts))
 }
 
-/// Returns an error unless the first byte of a node is that of the expected kind.
+/// Returns an error unless the node's first byte is that of the expected kind.
 pub(super) fn expect(bytes: &[u8], kind: u8) -> Result<(), MalformedNode> {
     match bytes.first() {
         Some(&found) if found == kind => Ok(()),

@@ -1,5 +1,5 @@
-//! Loads leaves and index nodes, either from the cache under a guard or directly from the tiers. A
-//! long node is assembled from its parts.
+//! Loads leaves and index nodes, either from the cache under a guard or directly from the tiers.
+//! Long nodes are assembled from their parts.
 
 use super::format::{self, LONG};
 use alluvium_base::Purpose;
@@ -9,7 +9,8 @@ use alluvium_storage::{CacheRetention, EpochGuard, Error, NodeCache, NodePointer
 use std::ops::Deref;
 use std::task::{Poll, ready};
 
-/// A leaf or an index node: a reference to the cache, or a long node assembled from its parts.
+/// A leaf or an index node: either a reference into the cache, or a long node assembled from its
+/// parts.
 pub(super) enum LoadedNode<'g> {
     Cached(NodeRef<'g>),
     Whole(Vec<u8>),
@@ -65,7 +66,7 @@ pub(super) fn load_passing<'g>(
     }
 }
 
-/// Loads a leaf through `fetch`. If the leaf is long, waits for the reads of its parts.
+/// Loads a leaf through `fetch`. If the leaf is long, waits until its parts have been read.
 #[inline]
 pub(super) fn load_leaf_in<'g, F: NodeFetch>(
     fetch: &'g F,
@@ -75,7 +76,7 @@ pub(super) fn load_leaf_in<'g, F: NodeFetch>(
     Poll::Ready(loaded(node, pointer, fetch.blocking()))
 }
 
-/// Loads an index node through `fetch`. If the node is long, waits for the reads of its parts.
+/// Loads an index node through `fetch`. If the node is long, waits until its parts have been read.
 #[inline]
 pub(super) fn load_index_in<'g, F: NodeFetch>(
     fetch: &'g F,
@@ -99,7 +100,7 @@ fn loaded<'g>(node: NodeRef<'g>, pointer: &NodePointer, from: &BlockingFetch<'_>
     Ok(LoadedNode::Whole(assemble(&nodes, pointer, &node)?))
 }
 
-/// Returns whether these bytes are the head of a long node, which consists of several parts.
+/// Returns whether these bytes are the head of a long node.
 #[inline]
 pub(super) fn is_long(node: &[u8]) -> bool {
     node.first() == Some(&LONG)
@@ -119,7 +120,7 @@ pub(super) fn load_from(nodes: &dyn NodeReader, pointer: &NodePointer) -> Result
     Ok(whole)
 }
 
-/// Reads the parts of a long node, whose head is `head`, and returns the bytes of the whole node.
+/// Reads the parts of the long node with this head, and returns the bytes of the whole node.
 pub(super) fn assemble(nodes: &dyn NodeReader, pointer: &NodePointer, head: &[u8]) -> Result<Vec<u8>> {
     let (len, parts) = format::decode_long(head, &pointer.place(), nodes.page_size())?;
     let mut whole = Vec::with_capacity(len);

@@ -10,25 +10,25 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(in crate::run) struct ClosedLeaf {
     pub(super) bytes: Vec<u8>,
-    /// Offset in `bytes` at which the list of values starts.
+    /// Offset in `bytes` of the list of values.
     pub(super) values_at: usize,
     pub(super) separator: Vec<u8>,
-    /// The sums over the records of the leaf. The bytes of the leaf's own nodes are added when it
-    /// is written.
+    /// The sums over the leaf's records. The bytes of the leaf's own nodes are added when it is
+    /// written.
     pub(super) sums: SubtreeSums,
     /// Whether the previous leaf has newer records of the first key.
     pub(super) is_begun: bool,
-    /// Number of separate values whose locations are not known yet.
+    /// Number of separate values whose locations are not yet known.
     pub(super) awaited: usize,
     pub(super) units: ValueUnits,
-    /// The first and last key of the leaf, if the index stores them.
+    /// The leaf's first and last keys, if the index stores them.
     pub(super) keys: Option<LeafKeys>,
     pub(super) codec: NodeCodec,
 }
 
 impl ClosedLeaf {
-    /// Sets the pointer to a separate value. `at` is the offset of the pointer in the list of
-    /// values. The value accounts for `share` bytes of its node.
+    /// Sets the pointer to a separate value. `at` is the pointer's offset in the list of values.
+    /// The value accounts for `share` bytes of its node.
     pub(super) fn place_value(&mut self, at: usize, pointer: &ValuePointer, share: u64) {
         let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
         pointer.encode(&mut bytes);
@@ -40,16 +40,15 @@ impl ClosedLeaf {
     }
 }
 
-/// The queue of complete leaves. A leaf remains in the queue until the locations of its separate
-/// values and the separator of the next leaf are known.
+/// The queue of complete leaves. A leaf stays queued until the locations of its separate values and
+/// the separator of the next leaf are known.
 #[derive(Debug, Default)]
 pub(in crate::run) struct ClosedLeaves {
     queue: VecDeque<ClosedLeaf>,
     bytes: u64,
-    /// Number of leaves that were removed from the queue. It is also the number of the first leaf
-    /// in the queue.
+    /// Number of leaves removed from the queue, which is also the number of the first leaf in it.
     written: u64,
-    /// A leaf that has been written and whose memory can be reused.
+    /// A written leaf whose memory can be reused.
     spare: Option<ClosedLeaf>,
 }
 
@@ -62,12 +61,12 @@ impl ClosedLeaves {
         self.queue.is_empty()
     }
 
-    /// Returns the total encoded size in bytes of the leaves in the queue.
+    /// Returns the total encoded size in bytes of the queued leaves.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the number that the next completed leaf will get.
+    /// Returns the number of the next leaf to be completed.
     pub(super) fn next_number(&self) -> u64 {
         self.written + self.queue.len() as u64
     }
@@ -77,7 +76,7 @@ impl ClosedLeaves {
         self.queue.get_mut((number - self.written) as usize)
     }
 
-    /// Appends a complete leaf, whose contents are set by `fill`, to the queue.
+    /// Appends a complete leaf to the queue. `fill` sets its contents.
     pub(super) fn push(&mut self, fill: impl FnOnce(&mut ClosedLeaf)) {
         let mut leaf = self.spare.take().unwrap_or_default();
         fill(&mut leaf);
@@ -85,8 +84,8 @@ impl ClosedLeaves {
         self.queue.push_back(leaf);
     }
 
-    /// Removes and returns the first leaf, if the locations of all its separate values are known.
-    /// The leaf counts as written.
+    /// Removes and returns the first leaf if the locations of all its separate values are known.
+    /// The leaf then counts as written.
     pub(super) fn pop(&mut self) -> Option<ClosedLeaf> {
         let leaf = self.queue.pop_front_if(|leaf| leaf.awaited == 0)?;
         assert!(self.bytes >= leaf.bytes.len() as u64, "counted");
@@ -100,7 +99,7 @@ impl ClosedLeaves {
         self.queue.front().map(|leaf| &*leaf.separator)
     }
 
-    /// Keeps the memory of a leaf that has been written, so that it can be reused.
+    /// Keeps the memory of a written leaf for reuse.
     pub(super) fn reuse(&mut self, leaf: ClosedLeaf) {
         self.spare = Some(leaf);
     }

@@ -1,4 +1,4 @@
-//! The leaf to which records are being added.
+//! The leaf that records are being added to.
 
 use super::closed::ClosedLeaf;
 use crate::run::index::{LeafKeys, SubtreeSums};
@@ -7,31 +7,27 @@ use crate::run::units::ValueUnits;
 use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::NodeCodec;
 
-/// The index stores the first and last key of a leaf only if both together occupy at most this
-/// fraction of the leaf's size, given as a divisor. Longer keys would make the index as large as
-/// the leaves.
+/// The index stores a leaf's first and last keys only if both together occupy at most this fraction
+/// of the leaf's size, given as a divisor. Longer keys would make the index as large as the leaves.
 const SHARE_OF_KEYS: usize = 8;
 
-/// The leaf to which records are being added. It accepts records only after [`CurrentLeaf::begin`]
-/// has been called.
+/// The leaf that records are being added to. It accepts records only after [`CurrentLeaf::begin`].
 #[derive(Debug)]
 pub(in crate::run) struct CurrentLeaf {
     records: LeafBuilder,
     max_bytes: usize,
     codec: NodeCodec,
-    /// Whether the leaf accepts no further records, because the next records belong to another
-    /// keyspace.
+    /// Whether the leaf is closed because the next records belong to another keyspace.
     is_over: bool,
     separator: Vec<u8>,
-    /// The first key of the leaf; empty if the index does not store the first and last keys of
-    /// leaves.
+    /// The leaf's first key, or empty if the index does not store first and last keys.
     pub(in crate::run) first_key: Vec<u8>,
     /// Total size in bytes of the separate values of the leaf's records.
     separate_bytes: u64,
-    /// Number of separate values whose locations are not known yet.
+    /// Number of separate values whose locations are not yet known.
     awaited: usize,
-    /// The allocation units that contain the separate values of the leaf, except for those whose
-    /// locations are not known.
+    /// The allocation units that contain the leaf's separate values, except those whose locations
+    /// are not yet known.
     pub(super) units: ValueUnits,
 }
 
@@ -72,20 +68,20 @@ impl CurrentLeaf {
         self.is_over = true;
     }
 
-    /// Adds a record. Returns `false`, without adding it, if the leaf is full, closed, or has no
+    /// Adds a record. Returns `false` without adding it if the leaf is full, closed, or has no
     /// records yet.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], new: bool, entry: &LeafCell<'_>) -> bool {
         self.has_records() && !self.is_over && self.records.add(key, new, entry, self.max_bytes)
     }
 
-    /// Adds the first record of the leaf. An empty leaf accepts a record of any size.
+    /// Adds the first record of the leaf, whatever its size.
     pub(super) fn add_first(&mut self, key: &[u8], new: bool, entry: &LeafCell<'_>) {
         self.records.add(key, new, entry, self.max_bytes);
         debug_assert_eq!(self.records.records(), 1, "a new leaf takes its record");
     }
 
-    /// Notes that the value of the last record is separate and has `len` bytes.
+    /// Records that the last record's value is separate and has `len` bytes.
     pub(super) fn count_separate(&mut self, len: usize) {
         self.separate_bytes += len as u64;
         self.units.records += 1;
@@ -97,20 +93,20 @@ impl CurrentLeaf {
         self.records.last_value_at()
     }
 
-    /// Notes that the location of the last record's separate value is not known yet.
+    /// Records that the location of the last record's separate value is not yet known.
     pub(super) fn await_value(&mut self) {
         self.awaited += 1;
     }
 
-    /// Sets the pointer to a separate value that has its own nodes. `at` is the offset of the
-    /// pointer in the list of values.
+    /// Sets the pointer to a separate value that has nodes of its own. `at` is the pointer's offset
+    /// in the list of values.
     pub(super) fn fill_in(&mut self, at: usize, pointer: &ValuePointer) {
         let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
         pointer.encode(&mut bytes);
         self.records.patch(at, &bytes);
     }
 
-    /// Sets the pointer to a separate value whose location was not known when the record was added.
+    /// Sets the pointer to a separate value whose location was not known when its record was added.
     /// The value accounts for `share` bytes of its node.
     pub(super) fn place_value(&mut self, at: usize, pointer: &ValuePointer, share: u64) {
         assert!(self.awaited > 0, "a value is placed once");
@@ -127,8 +123,8 @@ impl CurrentLeaf {
     }
 
     /// Starts an empty leaf with the given separator. `first_key` must be given if the index stores
-    /// the first and last keys of leaves. `is_begun` tells whether the previous leaf has newer
-    /// records of the first key.
+    /// first and last keys. `is_begun` tells whether the previous leaf has newer records of the
+    /// first key.
     pub(super) fn begin(
         &mut self,
         separator: &[u8],
@@ -142,16 +138,15 @@ impl CurrentLeaf {
         self.clear(is_begun);
     }
 
-    /// Removes all records. `is_begun` has the same meaning as in [`CurrentLeaf::begin`].
+    /// Removes all records. `is_begun` is the same as in [`CurrentLeaf::begin`].
     pub(in crate::run) fn clear(&mut self, is_begun: bool) {
         self.records.restart(is_begun);
         (self.separate_bytes, self.awaited) = (0, 0);
         self.units.clear();
     }
 
-    /// Encodes the leaf into `closed`. `last_key` must be given if the index stores the first and
-    /// last keys of leaves. `goes_on` tells whether the next record has the same key as the last
-    /// record of this leaf.
+    /// Encodes the leaf into `closed`. `last_key` must be given if the index stores first and last
+    /// keys. `goes_on` tells whether the next record has the same key as this leaf's last record.
     pub(super) fn close_to(&self, closed: &mut ClosedLeaf, goes_on: bool, last_key: Option<&[u8]>) {
         assert!(self.has_records(), "a leaf has records");
         closed.bytes.clear();

@@ -1,10 +1,10 @@
 //! Builds a run from sorted records. This module writes leaves and separate values, and collects
-//! the lowest index level in memory. The module `finish` writes the remaining parts.
+//! the lowest index level in memory. The module `finish` writes the rest.
 //!
 //! *Scope*: when a leaf is full, where its node and its values are stored, and the keys that need
 //! them.
 //!
-//! *Must not depend on*: the source of the records, the further use of the run.
+//! *Must not depend on*: where the records come from, and what the run is used for.
 
 mod closed;
 mod current;
@@ -32,15 +32,14 @@ use nodes::NodeOutput;
 use std::sync::Arc;
 use values::SeparateValues;
 
-/// Maximum total size in bytes of completed leaves that are kept in memory because the locations of
-/// their separate values are not known yet.
+/// Maximum total size in bytes of the completed leaves held in memory until the locations of their
+/// separate values are known.
 const MAX_WAITING: u64 = MIB;
 
-/// Writes a new run. The caller must add records in ascending key order, and the records of one key
-/// from newest to oldest.
+/// Writes a new run. The caller must add records in ascending key order, and the records of each
+/// key from newest to oldest.
 ///
-/// If the builder is dropped before [`RunBuilder::finish`], everything that it has written is
-/// discarded.
+/// Dropping the builder before [`RunBuilder::finish`] discards everything it has written.
 ///
 /// ```
 /// use alluvium_base::{Message, Purpose};
@@ -103,8 +102,7 @@ pub(super) struct AdoptedLeaves {
     /// Number of keys in adopted leaves whose hashes have not been added.
     pub(super) keys: u64,
     pub(super) bytes: u64,
-    /// The exclusive upper bound of an adopted leaf; `None` unless that leaf is the last leaf so
-    /// far.
+    /// The exclusive upper bound of the last leaf if it was adopted, `None` otherwise.
     pub(super) fence: Option<Vec<u8>>,
 }
 
@@ -116,13 +114,13 @@ pub(super) struct TakenDeletes {
     pub(super) indexed: Arc<RangeTombstoneIndex>,
 }
 
-/// The state of the keys that have been added so far.
+/// The state of the keys added so far.
 #[derive(Debug, Default)]
 pub(super) struct TakenKeys {
-    /// A lower bound for the keys of the run. It may be less than the first key.
+    /// A lower bound of the run's keys, which may be less than the first key.
     pub(super) first: Vec<u8>,
     pub(super) last: Vec<u8>,
-    /// Sequence number of the record that was added last.
+    /// Sequence number of the last record added.
     last_sequence: SequenceNumber,
     /// The hashes of all keys that were added individually or hashed with
     /// [`RunBuilder::hash_adopted`].
@@ -130,8 +128,8 @@ pub(super) struct TakenKeys {
 }
 
 impl IndexLevel {
-    /// Adds a leaf to the index. `known` has the allocation units that contain the leaf's separate
-    /// values, and the leaf's first and last key if the index stores them.
+    /// Adds a leaf to the index. `known` contains the allocation units of the leaf's separate
+    /// values, and the leaf's first and last keys if the index stores them.
     pub(super) fn add(
         &mut self,
         separator: &[u8],
@@ -147,7 +145,7 @@ impl IndexLevel {
         }
     }
 
-    /// Completes the index node that is being filled.
+    /// Completes the current index node.
     pub(super) fn close(&mut self, page_size: PageSize) {
         let full = self.current.take();
         debug_assert!(!full.bytes.is_empty(), "an index node has children");
@@ -177,8 +175,8 @@ impl RunBuilder {
             tier: options.value_tier,
             ..writer_options
         };
-        // The value writer is created only when the first value is added. Create and drop one now,
-        // so that an invalid tier is reported here.
+        // The value writer is created only for the first value. Create and drop one now, to report
+        // an invalid tier here.
         drop(store.node_writer(value_options)?);
         Ok(RunBuilder {
             options: *options,
@@ -208,17 +206,16 @@ impl RunBuilder {
         self.nodes.page_size()
     }
 
-    /// Permits records that point to separate values of `run`, provided that their keys are in
-    /// `range`. The extents of `run` must then remain allocated as long as the new run exists.
-    /// Extents of `run` outside of `range` are not used, because they may already have been freed
-    /// and reused.
+    /// Permits records that point to separate values of `run`, if their keys are in `range`. The
+    /// extents of `run` must then stay allocated as long as the new run exists. Its extents outside
+    /// of `range` are not used, because they may already have been freed and reused.
     pub fn inherit_from(&mut self, run: &IndexedRun, range: &KeyRange) {
         let extents = run.extents_for(range).map(|(_, used)| used.extent);
         self.values.inherited.extend(extents);
     }
 
-    /// Starts a new keyspace with its own codec and value threshold. A leaf or a node of values
-    /// never contains records of two keyspaces. Index nodes use the codec of the last keyspace.
+    /// Starts a new keyspace with its own codec and value threshold. No leaf or value node contains
+    /// records of two keyspaces. Index nodes use the codec of the last keyspace.
     ///
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption), and the errors of
@@ -234,16 +231,17 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Adds a record to the run. If the record points to a separate value, the run that owns the
-    /// value must have been passed to [`RunBuilder::inherit_from`]; only the pointer is copied.
+    /// Adds a record to the run. If the record points to a separate value, only the pointer is
+    /// copied, and the run that owns the value must have been passed to
+    /// [`RunBuilder::inherit_from`].
     ///
     /// # Errors
     /// [`Error::Full`](alluvium_storage::Error::Full) if the store is full; I/O errors. After an
     /// error the builder can only be dropped.
     ///
     /// # Panics
-    /// If the record is out of order (keys must ascend, and the records of a key must be added from
-    /// newest to oldest), or if the key or the value is too long.
+    /// If the record is out of order (keys must ascend, and the records of each key must be added
+    /// from newest to oldest), or if the key or the value is too long.
     pub fn push(&mut self, key: &[u8], record: StoredRecord<'_>) -> Result<()> {
         let first = self.summary.records == 0;
         let new = first || self.keys.last != key;
@@ -325,8 +323,8 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Writes the node with the values collected so far, and sets the pointers in the records that
-    /// refer to these values.
+    /// Writes the values collected so far to a node, and sets the pointers in the records that
+    /// refer to them.
     pub(super) fn close_values(&mut self) -> Result<()> {
         let (current, closed) = (&mut self.current, &mut self.closed);
         self.values
@@ -362,7 +360,7 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Adds a record to the current leaf, or to a new leaf if the current one is full. If the value
+    /// Adds a record to the current leaf, or to a new one if the current one is full. If the value
     /// is separate, `value` is the encoded pointer to it and `separate` is its length in bytes.
     #[inline]
     fn add(
@@ -393,7 +391,7 @@ impl RunBuilder {
 
     /// Completes the current leaf, if there is one, and starts a new leaf whose first record has
     /// the key `key`.
-    // If this function were inlined, every record would bear the cost of work done once per leaf.
+    // Not inlined, because otherwise every record would bear the cost of work done once per leaf.
     #[inline(never)]
     fn begin_leaf(&mut self, key: &[u8], new: bool, value_len: usize) -> Result<()> {
         if self.current.has_records() {
@@ -402,7 +400,8 @@ impl RunBuilder {
         let is_first = self.summary.records == 0;
         let fence = self.adopted.fence.take();
         let separator: &[u8] = if is_first {
-            // The first leaf of a run has no predecessor, so its separator need not be short.
+            // The first leaf has no predecessor that its separator would have to be told apart
+            // from.
             rounded_down(key).clone_into(&mut self.keys.first);
             &self.keys.first
         } else if let Some(fence) = &fence {
@@ -430,8 +429,8 @@ impl RunBuilder {
         self.write_closed(None)
     }
 
-    /// Completes the current leaf. `goes_on` tells whether the next record has the same key as the
-    /// last record of this leaf.
+    /// Completes the current leaf. `goes_on` tells whether the next record has the same key as this
+    /// leaf's last record.
     #[inline(never)]
     pub(super) fn close_leaf(&mut self, goes_on: bool) {
         let last_key = self.options.leaf_keys.then_some(&self.keys.last[..]);
@@ -470,7 +469,8 @@ impl RunBuilder {
             if written.parts.is_empty() {
                 leaf.units.settle();
             } else {
-                // The index entry would also have to list the units of the leaf's own parts.
+                // To list this leaf's values, the index entry would have to list the units of the
+                // leaf's own parts too.
                 leaf.units.forget();
             }
             let known = (&leaf.units, leaf.keys.as_ref());
@@ -482,14 +482,14 @@ impl RunBuilder {
     }
 
     /// Adds a delete of all keys in `start..end` as of `sequence`. Range deletes may be added at
-    /// any time and in any order. The caller must fold them first, because every added range delete
-    /// becomes part of the run.
+    /// any time and in any order. The caller must have folded them, because each one becomes part
+    /// of the run.
     pub fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
         self.deletes.list.push(start, end, sequence);
     }
 
-    /// Adds a complete index of range deletes. If no other range deletes are added, the run shares
-    /// the memory of this index with the caller. May be called at most once.
+    /// Adds a complete index of range deletes. If no others are added, the run shares this index's
+    /// memory with the caller. May be called at most once.
     pub(crate) fn delete_ranges(&mut self, deletes: Arc<RangeTombstoneIndex>) {
         assert!(
             self.deletes.indexed.is_empty(),
@@ -498,8 +498,8 @@ impl RunBuilder {
         self.deletes.indexed = deletes;
     }
 
-    /// Returns the size of the run in bytes so far: the bytes already written, and those of leaves
-    /// and index nodes that are still in memory.
+    /// Returns the size of the run so far in bytes: what has been written, and the leaves and index
+    /// nodes that are still in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let waiting = self.index.full_bytes + self.closed.bytes() + self.current.bytes();

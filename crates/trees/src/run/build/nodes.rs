@@ -10,8 +10,8 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{NodeCache, NodePointer, PageSize, Result, TierFiles};
 use std::sync::Arc;
 
-/// The location of a leaf or an index node that has been written. A long node consists of several
-/// parts and a head, to which pointers refer; any other node has no parts.
+/// The location of a written leaf or index node. A long node consists of several parts and a head,
+/// which pointers refer to. Any other node has no parts.
 #[derive(Debug)]
 pub(in crate::run) struct NodeAddress {
     pub(in crate::run) parts: Vec<NodePointer>,
@@ -32,7 +32,7 @@ pub(in crate::run) struct NodeOutput {
     pub(in crate::run) extents: Arc<Extents>,
     tiers: Arc<TierFiles>,
     pub(in crate::run) writer: NodeWriter,
-    /// The key intervals whose readers need the nodes that were written.
+    /// The key intervals whose readers need the written nodes.
     pub(in crate::run) spans: UnitSpans,
 }
 
@@ -79,8 +79,8 @@ impl NodeOutput {
         }
     }
 
-    /// Writes a leaf or an index node, padded to a multiple of the page size. A node that exceeds
-    /// the maximum size is written in several parts.
+    /// Writes a leaf or an index node, padded to a multiple of the page size. A node above the
+    /// maximum size is written in several parts.
     pub(in crate::run) fn write(&mut self, node: &mut Vec<u8>) -> Result<NodeAddress> {
         assert!(!node.is_empty(), "a node has bytes");
         let page_size = self.page_size();

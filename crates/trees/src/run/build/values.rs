@@ -8,22 +8,20 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::node::WriterOutput;
 use alluvium_storage::{NodeCodec, PageSize, Result};
 
-/// Writes the separate values of a run, and tracks the extents of values that are inherited from
-/// other runs.
+/// Writes the separate values of a run, and tracks the extents of values inherited from other runs.
 #[derive(Debug)]
 pub(in crate::run) struct SeparateValues {
-    /// Maximum length in bytes of a value that is stored in its leaf. Longer values are stored
-    /// separately.
+    /// Maximum length in bytes of a value stored in its leaf. Longer values are stored separately.
     pub(super) threshold: usize,
     tier: u8,
     page_size: PageSize,
-    /// The writer of value nodes, which is created when the first value is added.
+    /// The writer of value nodes, created when the first value is added.
     writer: Option<ValueWriter>,
-    /// The key intervals whose readers need the nodes with values.
+    /// The key intervals whose readers need the value nodes.
     pub(in crate::run) spans: UnitSpans,
-    /// The first and the last key of the values that have not been written to a node yet.
+    /// The first and last keys of the values that have not been written to a node yet.
     waiting: (Vec<u8>, Vec<u8>),
-    /// Extents of other runs that contain values to which records of this run may point.
+    /// Extents of other runs that contain values which records of this run may point to.
     pub(in crate::run) inherited: Vec<Extent>,
 }
 
@@ -40,8 +38,8 @@ impl SeparateValues {
         }
     }
 
-    /// Sets the codec and the threshold for the following values. All previous values must have
-    /// been written.
+    /// Sets the codec and threshold for the values that follow. All earlier values must have been
+    /// written.
     pub(super) fn set_keyspace(&mut self, codec: NodeCodec, threshold: usize) {
         self.threshold = threshold;
         if let Some(writer) = &mut self.writer {
@@ -56,7 +54,7 @@ impl SeparateValues {
         writer.is_some_and(|writer| writer.is_full_for(len))
     }
 
-    /// Adds the separate value of a key. If the value is so long that it has its own nodes, they
+    /// Adds the separate value of a key. If the value is long enough to get nodes of its own, they
     /// are written and added to `units`.
     pub(super) fn add(
         &mut self,
@@ -84,8 +82,8 @@ impl SeparateValues {
         Ok(placed)
     }
 
-    /// Writes the values collected so far to a node. Calls `place` for each of them, with its
-    /// location and with the number of bytes of the node that it accounts for.
+    /// Writes the values collected so far to a node. For each of them, calls `place` with its
+    /// location and the number of bytes of the node that it accounts for.
     pub(super) fn close(&mut self, mut place: impl FnMut(PointerSlot, &ValuePointer, u64)) -> Result<()> {
         let Some(writer) = &mut self.writer else {
             return Ok(());
@@ -98,7 +96,7 @@ impl SeparateValues {
         })
     }
 
-    /// Returns the number of bytes written, plus those of values that have not been written yet.
+    /// Returns the number of bytes written, plus those of values still to be written.
     pub(super) fn bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, ValueWriter::bytes)
     }

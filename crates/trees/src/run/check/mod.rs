@@ -25,8 +25,8 @@ use alluvium_storage::{Error, NodePointer};
 use std::collections::{HashMap, HashSet};
 
 /// The bounds of the keys that a node may contain: at or above `low` and below `high`. If `goes_on`
-/// is set, the node may also contain the key `high` itself, because the records of this key
-/// continue in the next node.
+/// is set, the node may also contain `high` itself, because the records of that key continue in the
+/// next node.
 #[derive(Clone, Debug)]
 struct NodeFences {
     low: Vec<u8>,
@@ -35,8 +35,8 @@ struct NodeFences {
     goes_on: bool,
 }
 
-/// A child of an index node, with the bounds of its keys. For a leaf also the allocation units that
-/// contain its values, and its first and last key.
+/// A child of an index node, with the bounds of its keys. A leaf also has the allocation units of
+/// its values, and its first and last keys.
 struct FencedChild {
     child: index::IndexChild,
     own: NodeFences,
@@ -44,25 +44,24 @@ struct FencedChild {
     keys: Option<index::LeafKeys>,
 }
 
-/// Maximum number of leaves (`LEAVES_AT_ONCE`) and of index nodes (`INDEX_AT_ONCE`) that are read
-/// in one batch.
+/// Maximum number of leaves (`LEAVES_AT_ONCE`) and of index nodes (`INDEX_AT_ONCE`) read in one
+/// batch.
 const LEAVES_AT_ONCE: usize = 64;
 const INDEX_AT_ONCE: usize = 8;
-/// Maximum number of nodes with separate values that are remembered, so that they are not read
-/// again.
+/// Maximum number of value nodes that are remembered, so that they are not read again.
 const MOST_SEEN: usize = 4096;
 
-/// A function that is called with each key that readers can reach.
+/// A callback that receives each key that readers can reach.
 pub(crate) type KeyCallback<'k> = &'k mut dyn FnMut(&[u8]);
 
 struct RunChecker<'a> {
     run: &'a IndexedRun,
     nodes: DirectNodeReader<'a>,
     files: DataFiles<'a>,
-    /// The key ranges in which the run is live. Nodes outside of these ranges are not read, because
-    /// they may already have been released.
+    /// The key ranges in which the run is live. Nodes outside of them are not read, because they
+    /// may already have been released.
     within: &'a [KeyRange],
-    /// Whether the ranges in `within` cover the whole run.
+    /// Whether `within` covers the whole run.
     whole: bool,
     keys: KeyCallback<'a>,
     read: &'a mut CheckReadTotals,
@@ -73,19 +72,19 @@ struct RunChecker<'a> {
     spans: UnitSpans,
     /// The allocation units that contain the separate values of the current leaf.
     units: ValueUnits,
-    /// The key and the sequence number of the previous record; `None` at the start, and after a
-    /// leaf that was skipped.
+    /// The key and the sequence number of the previous record, or `None` at the start and after a
+    /// skipped leaf.
     last: Option<(Vec<u8>, SequenceNumber)>,
-    /// Whether a leaf was skipped after the previous record.
+    /// Whether a leaf has been skipped since the previous record.
     left_out: bool,
-    /// Nodes with separate values that were read recently.
+    /// Value nodes that were read recently.
     seen: HashSet<NodePointer>,
-    /// Damaged nodes with separate values, each with the indices of its violations in `violations`.
+    /// Damaged value nodes, each with the indices of its violations in `violations`.
     damaged: HashMap<NodePointer, Vec<usize>>,
 }
 
 impl IndexedRun {
-    /// Checks the run by reading each of its nodes from the device. Returns all violations of its
+    /// Checks the run by reading all of its nodes from the device. Returns all violations of its
     /// invariants.
     #[must_use]
     pub fn check(&self, store: &Store) -> Vec<RunViolation> {
@@ -98,10 +97,10 @@ impl IndexedRun {
         )
     }
 
-    /// Checks the run like [`IndexedRun::check`], but only the nodes that readers of the ranges in
-    /// `within` can reach. The ranges must be in ascending order, and must neither overlap nor
-    /// touch. The store need not be open. Calls `keys` with each reachable key, and adds the number
-    /// of nodes and bytes that were read to `read`.
+    /// Like [`IndexedRun::check`], but checks only the nodes that readers of the ranges in `within`
+    /// can reach. The ranges must be in ascending order, and must neither overlap nor touch. The
+    /// store need not be open. Calls `keys` with each reachable key, and adds the number of nodes
+    /// and bytes read to `read`.
     pub(crate) fn check_within(
         &self,
         files: DataFiles<'_>,
@@ -153,8 +152,8 @@ impl RunChecker<'_> {
             };
             self.index(root, &inner.pointer, layout.level, &fences);
         }
-        // If there were unreadable nodes, they have been reported, and the totals of the other
-        // nodes cannot match the summary.
+        // Unreadable nodes have been reported already, and without them the totals cannot match the
+        // summary.
         let read_all = self.whole && self.violations.is_empty();
         if read_all {
             self.summary();
@@ -212,7 +211,7 @@ impl RunChecker<'_> {
         });
     }
 
-    /// Reads the footer and adds its nodes to the spans and to the counts.
+    /// Reads the footer and adds its nodes to the spans and the counts.
     fn footer(&mut self) -> Result<(), Error> {
         let inner = &*self.run.inner;
         let bytes = load_from(&self.nodes, &inner.pointer)?;
@@ -230,9 +229,9 @@ impl RunChecker<'_> {
         Ok(())
     }
 
-    /// Completes reading a leaf or an index node, given the result of reading its first node. Adds
-    /// all of its nodes to the spans and to the counts. Returns all of its bytes, and its size on
-    /// the device in bytes.
+    /// Finishes reading a leaf or an index node, given the result of reading its first node. Adds
+    /// all of its nodes to the spans and the counts. Returns all of its bytes, and its size on the
+    /// device in bytes.
     fn whole_of(
         &mut self,
         child: &FencedChild,
@@ -266,7 +265,7 @@ impl RunChecker<'_> {
         Ok((bytes, len))
     }
 
-    /// Checks an index node and its subtree. Returns the sums over the leaves of the subtree.
+    /// Checks an index node and its subtree. Returns the sums over the subtree's leaves.
     fn index(
         &mut self,
         bytes: &[u8],
@@ -328,7 +327,7 @@ impl RunChecker<'_> {
         Ok(self.below(&wanted, level - 1))
     }
 
-    /// Checks those children that readers can reach. Returns the sums over the leaves of all
+    /// Checks the children that readers can reach. Returns the sums over the leaves of all
     /// children.
     fn below(&mut self, children: &[FencedChild], level: u8) -> index::SubtreeSums {
         let mut sums = index::SubtreeSums::default();
@@ -396,8 +395,8 @@ impl RunChecker<'_> {
         said
     }
 
-    /// Compares the allocation units that the index lists for a leaf's values with those that were
-    /// found (I3).
+    /// Compares the allocation units that the index lists for a leaf's values with the units found
+    /// (I3).
     fn compare_units(&mut self, child: &FencedChild, level: u8) {
         self.units.settle();
         let is_known = level == 0 && self.whole && !child.units.is_empty();
@@ -509,7 +508,7 @@ impl RunChecker<'_> {
         Some(pointer)
     }
 
-    /// Returns whether a node was written by another run.
+    /// Returns whether another run wrote this node.
     fn is_inherited(&self, node: &NodePointer) -> bool {
         let unit = node.offset / UNIT;
         self.run.extents().iter().any(|used| {
@@ -524,7 +523,7 @@ impl RunChecker<'_> {
         let said = self.run.summary();
         let mut found = self.found;
         if self.adopted > 0 {
-            // The summary has only estimates and bounds for the contents of adopted leaves.
+            // For adopted leaves, the summary has only estimates and bounds.
             found.value_bytes = said.value_bytes;
             let within = said.lowest_sequence <= found.lowest_sequence
                 && found.highest_sequence <= said.highest_sequence;

@@ -1,5 +1,5 @@
-//! Checks separate values by reading each node that contains them. A damaged node is reported
-//! together with the records whose values it contains.
+//! Checks separate values by reading each node that contains them. A damaged node is reported along
+//! with the records whose values it contains.
 
 use super::{MOST_SEEN, RunChecker};
 use crate::run::{DamagedNode, NodeContents, RunViolation};
@@ -9,8 +9,8 @@ use alluvium_dictionary::value_log::{self, ValuePointer};
 use alluvium_storage::{Error, NodePointer};
 
 impl RunChecker<'_> {
-    /// Checks the separate values of a leaf. `apart` has the pointer to each value and the index of
-    /// its key.
+    /// Checks the separate values of a leaf. `apart` lists the pointer to each value and the index
+    /// of its key.
     pub(super) fn values(
         &mut self,
         apart: &[(ValuePointer, usize)],
@@ -51,7 +51,7 @@ impl RunChecker<'_> {
         Ok(())
     }
 
-    /// Reads nodes with values or parts of values. Returns the nodes that cannot be read, each with
+    /// Reads nodes that contain values or parts of values. Returns the unreadable ones, each with
     /// its error.
     fn value_nodes(&mut self, pointers: &[NodePointer]) -> Vec<(NodePointer, Error)> {
         let mut wrong = Vec::new();
@@ -62,8 +62,8 @@ impl RunChecker<'_> {
         wrong
     }
 
-    /// Reports a node with separate values, or a long value, that cannot be read. The caller must
-    /// then add the affected records with [`RunChecker::note_damaged`].
+    /// Reports an unreadable value node or long value. The caller must then add the affected
+    /// records with [`RunChecker::note_damaged`].
     fn damaged_values(&mut self, error: &Error, node: &NodePointer) {
         if matches!(error, Error::Corrupt { .. }) {
             let number = self.violations.len();
@@ -95,8 +95,8 @@ impl RunChecker<'_> {
         }
     }
 
-    /// Reads a value that consists of several nodes, a few nodes at a time. Returns the errors of
-    /// the nodes that cannot be read.
+    /// Reads a value that consists of several nodes, a few at a time. Returns the errors of the
+    /// unreadable ones.
     fn long_value(&mut self, pointer: &ValuePointer, key: &[u8]) -> Vec<Error> {
         let mut wrong = Vec::new();
         let nodes = DirectNodeReader { ..self.nodes };
@@ -110,7 +110,7 @@ impl RunChecker<'_> {
                     let found = self.value_nodes(group).into_iter();
                     wrong.extend(found.map(|(_, error)| error));
                 }
-                // The nodes to which these pointers refer are read later in the same traversal.
+                // The nodes that these pointers refer to are read later in the same traversal.
                 value_log::NodeContent::Pointers => group.iter().for_each(|node| self.read.values.add(node)),
             }
         });

@@ -33,8 +33,8 @@
 //! ```
 //!
 //! If the footer is stored in the extent that is listed last, that extent ends with the allocation
-//! unit in which the footer ends. The bytes of the footer are live in addition to the listed live
-//! bytes of the extent.
+//! unit in which the footer ends. The footer's bytes are live in addition to the extent's listed
+//! live bytes.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{RunFooter, RunMetadata, RunSummary};

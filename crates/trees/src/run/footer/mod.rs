@@ -1,6 +1,6 @@
-//! Footers, which contain the metadata of a run, so that no leaf need be read to open the run.
+//! Footers, which contain a run's metadata so that the run can be opened without reading any leaf.
 //!
-//! *Scope*: the contents of a footer, and the location of metadata that do not fit into the footer.
+//! *Scope*: the contents of a footer, and the location of metadata that do not fit into it.
 //!
 //! *Must not depend on*: how a run is read.
 
@@ -16,15 +16,15 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RunFooter {
     Whole {
-        /// Whether the footer is stored in the last extent of the run's list, not in an extent of
-        /// its own.
+        /// Whether the footer is stored in the last extent of the run's list instead of an extent
+        /// of its own.
         in_last: bool,
         details: Vec<u8>,
     },
     Apart {
         in_last: bool,
         pointer: ValuePointer,
-        /// The extents that contain only nodes of the metadata, each with its number of live bytes.
+        /// The extents that contain only metadata nodes, each with its live bytes.
         extents: Vec<(Extent, u64)>,
     },
 }
@@ -46,8 +46,8 @@ pub(super) struct RunMetadata {
 }
 
 impl RunFooter {
-    /// Returns the length in bytes of a footer that contains encoded metadata of `len` bytes. The
-    /// length excludes the padding to a multiple of the page size.
+    /// Returns the length in bytes of a footer with `len` bytes of encoded metadata, before it is
+    /// padded to a multiple of the page size.
     pub(super) fn bytes_with(len: usize) -> usize {
         format::HEADER + len
     }

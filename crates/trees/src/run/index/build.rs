@@ -21,9 +21,9 @@ pub(in crate::run) struct IndexBuilder {
     children: Vec<IndexChild>,
     /// For each child, the allocation units that contain its separate values.
     lists: Vec<ValueUnits>,
-    /// Total number of the units in `lists`.
+    /// Total number of units in `lists`.
     units: usize,
-    /// The first and last keys of the children, if the node stores them.
+    /// The children's first and last keys, if the node stores them.
     keys: LeafKeyList,
     prefix: usize,
     range: [(u64, u64); COLUMNS],
@@ -55,10 +55,10 @@ impl IndexBuilder {
         }
     }
 
-    /// Adds a child. Returns `false`, without adding it, if the node would exceed `room` bytes. The
+    /// Adds a child. Returns `false` without adding it if the node would exceed `room` bytes. The
     /// first two children are accepted regardless of their size. If the child is a leaf, `units`
-    /// has the allocation units that contain its separate values. `keys` has its first and last
-    /// key, which are stored only if they are given for all children.
+    /// lists the allocation units of its separate values, and `keys` has its first and last keys,
+    /// which are stored only if they are given for all children.
     pub(in crate::run) fn add(
         &mut self,
         separator: &[u8],

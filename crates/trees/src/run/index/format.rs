@@ -62,14 +62,14 @@ use alluvium_storage::{NodeCodec, NodePointer, PageSize};
 pub(super) const HEADER: usize = 88;
 /// Offset of the flag that tells whether the node lists allocation units of values.
 const LISTS: usize = 81;
-/// Offset of the byte with the width of the ends of the leaf keys.
+/// Offset of the byte that holds the width of the leaf keys' ends.
 const KEY_ENDS: usize = 82;
-/// Number of bytes of the length of the leaf keys' common prefix.
+/// Size in bytes of the length of the leaf keys' common prefix.
 pub(super) const PREFIX_LEN: usize = 4;
 /// Offset of the number of listed allocation units.
 const UNITS: usize = 84;
-/// Number of bytes of a listed allocation unit (`UNIT_LISTED`), and of the two counts for each
-/// child (`COUNTS`).
+/// Size in bytes of a listed allocation unit (`UNIT_LISTED`), and of the two counts for each child
+/// (`COUNTS`).
 const UNIT_LISTED: usize = 9;
 const COUNTS: usize = 4;
 /// Offset of the bases of the packed columns.
@@ -102,7 +102,7 @@ pub(super) fn columns(child: &IndexChild) -> [u64; COLUMNS] {
     ]
 }
 
-/// Returns the number of bytes that the lists of allocation units occupy in a node with `children`
+/// Returns the number of bytes that the allocation unit lists occupy in a node with `children`
 /// children and `units` listed units.
 pub(super) fn list_bytes(children: usize, units: usize) -> usize {
     match units {
@@ -111,8 +111,7 @@ pub(super) fn list_bytes(children: usize, units: usize) -> usize {
     }
 }
 
-/// Returns the size in bytes of an index node without its lists of allocation units and its leaf
-/// keys.
+/// Returns the size in bytes of an index node without its allocation unit lists and leaf keys.
 pub(super) fn bytes(
     children: usize,
     separator_bytes: usize,
@@ -128,8 +127,8 @@ fn end_width(rest: usize) -> usize {
     if rest <= usize::from(u16::MAX) { 2 } else { 4 }
 }
 
-/// Appends an encoded index node to `out`. `separators` has all separators, one after another, and
-/// `ends` has the end of each.
+/// Appends an encoded index node to `out`. `separators` is the concatenation of all separators, and
+/// `ends` lists the end of each.
 #[allow(
     clippy::indexing_slicing,
     reason = "ends of separators rise to their length, and each begins with the prefix"
@@ -194,7 +193,7 @@ pub(super) fn encode(
     }
 }
 
-/// Appends the lists of allocation units that contain the separate values of each child.
+/// Appends the lists of allocation units that contain each child's separate values.
 fn encode_lists(lists: &[ValueUnits], out: &mut Vec<u8>) {
     for units in lists {
         ByteWriter::new(out).u16(units.records);
@@ -210,7 +209,7 @@ fn encode_lists(lists: &[ValueUnits], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the first and last key of each leaf.
+/// Appends the first and last keys of each leaf.
 #[allow(
     clippy::indexing_slicing,
     reason = "ends of keys rise to their length, and each key begins with the prefix"
@@ -224,7 +223,7 @@ fn encode_keys(keys: &LeafKeyList, out: &mut Vec<u8>) {
     let mut rest = Vec::with_capacity(size.rest());
     for &next in &keys.ends {
         end = next as usize;
-        // A last key that is equal to the first key is omitted, so it has no prefix to be removed.
+        // A last key that is equal to the first key is omitted, so it has no prefix to strip.
         if start < end {
             rest.extend_from_slice(&keys.bytes[start + size.prefix..end]);
         }
@@ -239,8 +238,8 @@ fn encode_keys(keys: &LeafKeyList, out: &mut Vec<u8>) {
     out.extend_from_slice(&rest);
 }
 
-/// Finds the leaf keys in a node, where they start at offset `at`. Returns their common prefix, and
-/// the table of the remaining parts of the keys. Returns `None` if they exceed the node.
+/// Finds the leaf keys, which start at offset `at` of the node. Returns their common prefix, and
+/// the table of the keys' remainders. Returns `None` if they extend beyond the node.
 fn find_keys(bytes: &[u8], at: usize, children: usize) -> Option<(&[u8], StringTable)> {
     let begin = at + PREFIX_LEN;
     let listed = begin + get(bytes, at, PREFIX_LEN)? as usize;
@@ -330,7 +329,7 @@ fn count_at(bytes: &[u8], at: usize, children: usize, child: usize) -> Option<us
 }
 
 impl IndexLayout {
-    /// Returns the number that describes a child in the given column.
+    /// Returns the number in the given column for a child.
     #[inline]
     #[allow(clippy::indexing_slicing, reason = "a column is one of the constants")]
     pub(super) fn number(&self, bytes: &[u8], column: usize, child: usize) -> Result<u64, MalformedNode> {
@@ -347,8 +346,8 @@ impl IndexLayout {
         Ok(self.number(bytes, BEGUN, child)? != 0)
     }
 
-    /// Returns the allocation units that contain the separate values of a child; empty if the node
-    /// does not list them.
+    /// Returns the allocation units that contain a child's separate values, or an empty list if the
+    /// node does not list them.
     pub(in crate::run) fn units(&self, bytes: &[u8], child: usize) -> Result<ValueUnits, MalformedNode> {
         let bad = MalformedNode("units that hold values");
         let Some(at) = self.lists_at else {
@@ -372,7 +371,7 @@ impl IndexLayout {
         Ok(ValueUnits::of(records as u16, list.ok_or(bad)?))
     }
 
-    /// Returns the first and last key of a leaf, or `None` if the node does not store them.
+    /// Returns a leaf's first and last keys, or `None` if the node does not store them.
     pub(in crate::run) fn keys(&self, bytes: &[u8], child: usize) -> Result<Option<LeafKeys>, MalformedNode> {
         let Some(at) = self.keys_at else {
             return Ok(None);

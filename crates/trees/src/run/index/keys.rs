@@ -1,38 +1,38 @@
-//! Collects the first and last key of each leaf for an index node. Merges use these keys to
-//! determine exactly which leaves of two runs overlap, without reading the leaves.
+//! Collects the first and last keys of the leaves for an index node. With these, merges can tell
+//! exactly which leaves of two runs overlap without reading the leaves.
 
 use super::format::PREFIX_LEN;
 use crate::run::common_prefix;
 
-/// The first and the last key of a leaf.
+/// The first and last keys of a leaf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::run) struct LeafKeys {
     pub(in crate::run) first: Vec<u8>,
     pub(in crate::run) last: Vec<u8>,
 }
 
-/// The first and last keys of the leaves of the index node being filled. The list has the keys of
-/// all leaves, or it is empty.
+/// The first and last keys of the leaves in the current index node. The list has the keys of all
+/// leaves, or it is empty.
 #[derive(Debug, Default)]
 pub(super) struct LeafKeyList {
-    /// The keys, one after another. The last key of a leaf is omitted if it is equal to the first.
+    /// The concatenated keys. A leaf's last key is omitted if it is equal to the first.
     pub(super) bytes: Vec<u8>,
     pub(super) ends: Vec<u32>,
     size: LeafKeySizes,
-    /// Whether the keys of any leaf are unknown. The list is empty in this case.
+    /// Whether the keys of any leaf are unknown. If so, the list is empty.
     is_off: bool,
 }
 
-/// The sizes that determine how many bytes the leaf keys of an index node occupy.
+/// The sizes that determine how much space the leaf keys occupy in an index node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeafKeySizes {
     /// Length of the common prefix of all keys.
     pub(super) prefix: usize,
-    /// Number of stored keys, which is one or two for each leaf.
+    /// Number of stored keys: one or two for each leaf.
     count: usize,
     /// Total length of the stored keys in bytes.
     keys: usize,
-    /// Number of stored ends, which is two for each leaf.
+    /// Number of stored ends: two for each leaf.
     ends: usize,
 }
 
@@ -42,7 +42,7 @@ impl LeafKeySizes {
         self.keys - self.count * self.prefix
     }
 
-    /// Returns the number of bytes in which each end is stored.
+    /// Returns the size in bytes of each stored end.
     pub(super) fn width(&self) -> usize {
         if self.rest() <= usize::from(u16::MAX) {
             2
@@ -62,7 +62,7 @@ impl LeafKeySizes {
 }
 
 impl LeafKeyList {
-    /// Returns the sizes that the list would have with the keys of one more leaf.
+    /// Returns the sizes of the list with one more leaf's keys.
     pub(super) fn with(&self, keys: Option<&LeafKeys>) -> LeafKeySizes {
         let Some(LeafKeys { first, last }) = keys.filter(|_| !self.is_off) else {
             return LeafKeySizes::default();
@@ -75,7 +75,7 @@ impl LeafKeyList {
             ends,
         } = self.size;
         let is_one = first == last;
-        // Since keys ascend, the common prefix of the first and the last key is common to all keys.
+        // Keys ascend, so the common prefix of the first and last keys is common to all keys.
         let lowest = if ends == 0 { first } else { &self.bytes[..prefix] };
         LeafKeySizes {
             prefix: common_prefix(lowest, last),
@@ -85,7 +85,7 @@ impl LeafKeyList {
         }
     }
 
-    /// Adds the keys of a leaf. If they are not given, the list becomes empty and remains so.
+    /// Adds the keys of a leaf. If they are not given, the list becomes empty and stays empty.
     pub(super) fn add(&mut self, keys: Option<&LeafKeys>) {
         self.size = self.with(keys);
         let Some(keys) = keys.filter(|_| !self.is_off) else {

@@ -1,20 +1,20 @@
-//! Index nodes, which have a separator and a description for each child.
+//! Index nodes, which hold a separator and a description of each child.
 //!
 //! *Scope*: how children are packed into a node; which child may contain a given key; the sums over
-//! the leaves of a child; the location of a leaf's values; the first and last key of a leaf.
+//! the leaves of a child; the location of a leaf's values; the first and last keys of a leaf.
 //!
 //! *Must not depend on*: the locations of nodes, the contents of a leaf.
 //!
 //! Invariants:
 //!
-//! - **I1** Separators ascend. Two separators are equal only if the records of this key continue
+//! - **I1** Separators ascend. Two separators are equal only if the records of that key continue
 //!   from the first child to the second.
 //! - **I2** The sums that an index node states for a child are those over all leaves below the
 //!   child.
 //! - **I3** The allocation units listed for a leaf are exactly those that contain its separate
-//!   values, with the number of bytes that these values occupy.
-//! - **I4** A node stores either the first and last keys of all of its leaves, or those of none.
-//!   The stored keys are the actual first and last keys.
+//!   values, each with the number of bytes that these values occupy in it.
+//! - **I4** A node stores the first and last keys either of all its leaves or of none. The stored
+//!   keys are the actual first and last keys.
 
 mod build;
 mod format;
@@ -41,14 +41,14 @@ pub(super) struct SubtreeSums {
 
 impl AddAssign for SubtreeSums {
     fn add_assign(&mut self, other: SubtreeSums) {
-        // Sums that were read from a device may be damaged, so the addition must not overflow.
+        // Sums read from a device may be damaged, so the addition must not overflow.
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.records = self.records.saturating_add(other.records);
         self.tombstones = self.tombstones.saturating_add(other.tombstones);
     }
 }
 
-/// The description of a leaf or an index node in its parent.
+/// A parent's description of a leaf or an index node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexChild {
     pub(super) pointer: NodePointer,
@@ -60,7 +60,7 @@ pub(super) struct IndexChild {
 /// The decoded header of an index node, with the positions of all parts of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IndexLayout {
-    /// Number of levels below the node. It is at least 1.
+    /// Number of levels below the node, at least 1.
     pub(super) level: u8,
     pub(super) children: usize,
     prefix: Range<usize>,
@@ -69,10 +69,9 @@ pub(super) struct IndexLayout {
     checksums_at: usize,
     /// The separators without their common prefix.
     separators: StringTable,
-    /// Position of the lists of allocation units that contain separate values; `None` if there are
-    /// no lists.
+    /// Position of the allocation unit lists for separate values, or `None` if there are none.
     lists_at: Option<usize>,
-    /// Position of the first and last keys of the leaves; `None` if they are not stored.
+    /// Position of the leaves' first and last keys, or `None` if they are not stored.
     keys_at: Option<usize>,
 }
 
@@ -89,7 +88,7 @@ impl IndexLayout {
             .ok_or(MalformedNode("what all separators begin with"))
     }
 
-    /// Returns the separator of a child, including the common prefix of all separators.
+    /// Returns the separator of a child, including the prefix common to all separators.
     pub(super) fn separator(&self, bytes: &[u8], child: usize) -> Result<Vec<u8>, MalformedNode> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.separators.get(bytes, child)?);
@@ -122,8 +121,8 @@ impl IndexLayout {
         }
     }
 
-    /// Returns the number of separators that are less than a key that does not start with their
-    /// common prefix.
+    /// Returns the number of separators that are less than a key, given that the key does not start
+    /// with their common prefix.
     fn without_prefix(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
         let below = key < self.prefix(bytes)?;
         Ok(if below { 0 } else { self.children })
@@ -136,7 +135,7 @@ impl IndexLayout {
         let Some(mut child) = self.at_or_below(bytes, key)?.checked_sub(1) else {
             return Ok(None);
         };
-        // If the key has records in several children, the newest of them are in the first of these.
+        // If the key has records in several children, the first of these has the newest ones.
         while child > 0 && self.is_begun(bytes, child)? && self.compare(bytes, child, key)?.is_eq() {
             child -= 1;
         }

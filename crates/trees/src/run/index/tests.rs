@@ -207,7 +207,7 @@ fn the_bytes_of_version_3_say_the_first_and_the_last_key_of_each_leaf() {
         assert!(IndexLayout::of(&other).is_err(), "byte {at} is {byte}");
     }
     let mut other = bytes.clone();
-    // This makes the last key of the third leaf less than its first key.
+    // This makes the third leaf's last key less than its first key.
     *other.last_mut().unwrap() = b'1';
     assert!(IndexLayout::of(&other).unwrap().keys(&other, 2).is_err());
 }

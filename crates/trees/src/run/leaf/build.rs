@@ -7,8 +7,8 @@ use crate::run::{MessageKind, SequenceNumber};
 const MAX_RECORDS: usize = 1 << 15;
 const _: () = assert!(MAX_RECORDS <= u16::MAX as usize, "records are counted in 16 bits");
 
-/// A record as it is stored in a leaf. `value` is the value, or the encoded pointer to it if
-/// `separate` is set.
+/// A record in its stored form. `value` is the value, or the encoded pointer to it if `separate` is
+/// set.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::run) struct LeafCell<'a> {
     pub(in crate::run) sequence: SequenceNumber,
@@ -35,8 +35,8 @@ pub(in crate::run) struct LeafBuilder {
 }
 
 impl LeafBuilder {
-    /// Removes all records, so that a new leaf can be filled. `begun` tells whether the previous
-    /// leaf has newer records of the first key.
+    /// Removes all records, to start a new leaf. `begun` tells whether the previous leaf has newer
+    /// records of the first key.
     pub(in crate::run) fn restart(&mut self, begun: bool) {
         self.keys.clear();
         self.key_ends.clear();
@@ -51,8 +51,8 @@ impl LeafBuilder {
         self.tombstones = 0;
     }
 
-    /// Returns the measures that the leaf would have with one more record. `new` tells whether the
-    /// key of this record differs from that of the last record.
+    /// Returns the measures of the leaf with one more record. `new` tells whether this record's key
+    /// differs from that of the last record.
     #[inline]
     fn with(&self, key: &[u8], new: bool, entry: &LeafCell<'_>) -> LeafMeasure {
         let mut measure = self.measure;
@@ -83,7 +83,7 @@ impl LeafBuilder {
         measure
     }
 
-    /// Adds a record. Returns `false`, without adding it, if the encoded leaf would exceed `room`
+    /// Adds a record. Returns `false` without adding it if the encoded leaf would exceed `room`
     /// bytes. The first record is accepted regardless of its size.
     #[inline]
     pub(in crate::run) fn add(&mut self, key: &[u8], new: bool, entry: &LeafCell<'_>, room: usize) -> bool {
@@ -132,7 +132,7 @@ impl LeafBuilder {
         self.begun
     }
 
-    /// Returns the size in bytes that the encoded leaf would have.
+    /// Returns the encoded size of the leaf in bytes.
     pub(in crate::run) fn bytes(&self) -> usize {
         self.measure.bytes()
     }
@@ -142,7 +142,7 @@ impl LeafBuilder {
         self.measure.value_bytes
     }
 
-    /// Returns the offset of the last record's value in the list of values, for a later call of
+    /// Returns the offset of the last record's value in the list of values, for a later call to
     /// [`LeafBuilder::patch`].
     pub(in crate::run) fn last_value_at(&self) -> usize {
         debug_assert_eq!(
@@ -156,8 +156,8 @@ impl LeafBuilder {
         }
     }
 
-    /// Overwrites bytes in the list of values. This sets a pointer to a separate value whose
-    /// location was not known when the record was added.
+    /// Overwrites bytes in the list of values, to set the pointer to a separate value whose
+    /// location was not known when its record was added.
     pub(in crate::run) fn patch(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.values.len(), "a pointer has its place");
         self.values[at..at + bytes.len()].copy_from_slice(bytes);

@@ -46,7 +46,7 @@ use alluvium_base::{MessageKind, SequenceNumber};
 
 /// Number of header bytes before the common prefix of the keys.
 pub(super) const HEADER: usize = 28;
-/// Number of additional header bytes if any record of the leaf expires.
+/// Number of additional header bytes in a leaf with records that expire.
 pub(super) const EXPIRY_HEADER: usize = 9;
 
 const EQUAL_KEYS: u8 = 1;
@@ -57,8 +57,8 @@ const GOES_ON: u8 = 16;
 const TAGGED: u8 = 32;
 const EXPIRES: u8 = 64;
 
-/// The contents of a leaf that is to be encoded. The keys are stored one after another with the end
-/// of each, and so are the values.
+/// The contents of a leaf to encode. The keys are concatenated and come with the end of each, and
+/// so do the values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeafContent<'a> {
     pub(super) keys: &'a [u8],
@@ -82,14 +82,14 @@ pub(super) struct LeafMeasure {
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
     pub(super) prefix: usize,
-    /// The length in bytes of each key, as long as all keys have the same length.
+    /// The length in bytes of each key, while all keys have the same length.
     pub(super) key_len: Option<usize>,
-    /// The length in bytes of each value, as long as all values have the same length.
+    /// The length in bytes of each value, while all values have the same length.
     pub(super) value_len: Option<usize>,
     pub(super) lowest: SequenceNumber,
     pub(super) highest: SequenceNumber,
     pub(super) tagged: bool,
-    /// The earliest and the latest expiry in milliseconds; `None` if no record expires.
+    /// The earliest and latest expiry in milliseconds, or `None` if no record expires.
     pub(super) expiry: Option<(u64, u64)>,
 }
 
@@ -139,8 +139,8 @@ impl LeafMeasure {
     }
 }
 
-/// Returns the tag byte of a record, which encodes the record's kind, and whether its value is
-/// stored separately from the leaf.
+/// Returns the tag byte of a record, which encodes its kind and whether its value is stored outside
+/// of the leaf.
 pub(super) fn tag(kind: MessageKind, separate: bool) -> u8 {
     kind as u8 | u8::from(separate) << 2
 }
@@ -286,7 +286,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<LeafLayout, MalformedNode> {
     })
 }
 
-/// Decodes the optional part of the header that describes expiries. Returns the earliest expiry in
+/// Decodes the optional header part that describes expiries. Returns the earliest expiry in
 /// milliseconds, the number of bytes of a packed expiry, and the offset of the end of the header.
 #[inline]
 fn expiry_header(bytes: &[u8], flags: u8) -> Option<(u64, usize, usize)> {
@@ -298,7 +298,7 @@ fn expiry_header(bytes: &[u8], flags: u8) -> Option<(u64, usize, usize)> {
 }
 
 impl LeafLayout {
-    /// Returns the index of the first record of a key.
+    /// Returns the index of a key's first record.
     #[inline]
     pub(in crate::run) fn start(&self, bytes: &[u8], key: usize) -> Result<usize, MalformedNode> {
         if !self.several {
@@ -328,8 +328,8 @@ impl LeafLayout {
             .ok_or(MalformedNode("sequence numbers"))
     }
 
-    /// Decodes a record. The result has the position of its value in the leaf, not the value
-    /// itself.
+    /// Decodes a record. The result has the position of the record's value in the leaf instead of
+    /// the value itself.
     #[inline]
     pub(in crate::run) fn parts(
         &self,

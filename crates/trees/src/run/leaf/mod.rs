@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //!
-//! - **L1** A leaf has at least one key. Its keys are distinct and ascend, and the records of a key
-//!   are ordered from newest to oldest.
+//! - **L1** A leaf has at least one key. Its keys are distinct and ascend, and the records of each
+//!   key are ordered from newest to oldest.
 //! - **L2** A leaf stores the common prefix of its keys once, and only the remaining suffix of each
 //!   key.
 
@@ -47,7 +47,7 @@ pub(super) struct LeafLayout {
     values: StringTable,
 }
 
-/// Determines where the value of a record is stored: in the leaf, or separately.
+/// Where the value of a record is stored: in the leaf, or separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueStorage {
     Inline,
@@ -79,15 +79,14 @@ impl LeafLayout {
             .ok_or(MalformedNode("what all keys begin with"))
     }
 
-    /// Returns the key with index `key`, including the common prefix.
+    /// Returns the key at index `key`, including the common prefix.
     pub(super) fn key(&self, bytes: &[u8], key: usize) -> Result<Vec<u8>, MalformedNode> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.suffix(bytes, key)?);
         Ok(whole)
     }
 
-    /// Returns the index of the first key that is greater than or equal to `key`, and whether it is
-    /// equal.
+    /// Returns the index of the first key greater than or equal to `key`, and whether it is equal.
     #[inline]
     pub(super) fn lower_bound(&self, bytes: &[u8], key: &[u8]) -> Result<(usize, bool), MalformedNode> {
         let prefix = self.prefix(bytes)?;
@@ -103,7 +102,7 @@ impl LeafLayout {
         Ok((found, equal))
     }
 
-    /// Returns the key with index `key` without the common prefix.
+    /// Returns the key at index `key` without the common prefix.
     #[inline]
     pub(super) fn suffix<'a>(&self, bytes: &'a [u8], key: usize) -> Result<&'a [u8], MalformedNode> {
         self.suffixes.get(bytes, key)
@@ -123,8 +122,8 @@ impl LeafLayout {
     }
 
     /// Returns the index of the newest record in `records` that a reader at sequence number `at`
-    /// can see. Returns the end of `records` if the reader can see none of them. The records must
-    /// be those of one key.
+    /// can see, or the end of `records` if it can see none. All of `records` must belong to the
+    /// same key.
     #[inline]
     pub(super) fn first_seen(
         &self,
@@ -134,7 +133,7 @@ impl LeafLayout {
     ) -> Result<usize, MalformedNode> {
         debug_assert!(!records.is_empty(), "a key has a record (L1)");
         let (mut low, mut high) = (records.start, records.end);
-        // Usually the newest record is visible.
+        // The newest record is usually visible.
         if self.sequence(bytes, low)? <= at {
             return Ok(low);
         }

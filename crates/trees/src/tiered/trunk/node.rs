@@ -110,9 +110,9 @@ impl TrunkPart {
         uses.any(|used| used.inherited && extents.binary_search(&used.extent).is_ok())
     }
 
-    /// Returns whether a range of weight `weight` has at least three quarters of the records in the
-    /// part's runs. If so, the part's maplet is good enough for that range, although a maplet
-    /// cannot be restricted to a range.
+    /// Returns whether the part has no clip and a range of weight `weight` has at least three
+    /// quarters of the records in its runs. If so, the part's maplet is good enough for that range,
+    /// although a maplet cannot be restricted to a range.
     #[must_use]
     pub(crate) fn is_mostly(&self, weight: &RangeWeight) -> bool {
         let records = self.group.runs().map(|(_, run)| run.summary().records);
