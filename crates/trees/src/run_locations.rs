@@ -38,11 +38,11 @@ impl fmt::Display for RunName {
 pub struct RunPlace {
     pub name: RunName,
     pub records: u64,
-    /// Bytes of nodes and values, as pairs of tier and bytes. If several runs use the same bytes,
-    /// they are counted for each of these runs.
+    /// Bytes of nodes and values, as pairs of tier and bytes. Bytes shared by several runs are
+    /// counted for each of them.
     pub bytes: Vec<(u8, u64)>,
-    /// Bytes of the filter, as pairs of tier and bytes. All runs in a group of a tree share one
-    /// filter, which is counted only for the first run of the group.
+    /// Bytes of the filter, as pairs of tier and bytes. All runs in a tree's group share one
+    /// filter, which is counted only for the first of them.
     pub filter_bytes: Vec<(u8, u64)>,
 }
 
@@ -59,8 +59,8 @@ impl RunPlace {
         }
     }
 
-    /// Returns the bytes that the run occupies on `tier`, as a pair: bytes of its nodes and values,
-    /// and bytes of its filter.
+    /// Returns the bytes that the run occupies on `tier`, as a pair: bytes of nodes and values, and
+    /// bytes of the filter.
     #[must_use]
     pub fn on(&self, tier: u8) -> (u64, u64) {
         let of = |parts: &[(u8, u64)]| {
@@ -71,7 +71,7 @@ impl RunPlace {
     }
 }
 
-/// Adds up the bytes of each tier. Returns pairs of tier and total bytes, sorted by tier.
+/// Adds up the bytes on each tier. Returns pairs of tier and total bytes, sorted by tier.
 fn by_tier(parts: impl Iterator<Item = (u8, u64)>) -> Vec<(u8, u64)> {
     let mut tiers: Vec<(u8, u64)> = Vec::new();
     for (tier, bytes) in parts {

@@ -210,8 +210,8 @@ impl RunBuilder {
         );
         self.end_leaf(&leaf.low)?;
         // A reader of any key up to the next leaf's separator reaches this leaf. If the previous
-        // leaf was adopted too, its extent is listed only up to its own upper bound (R2). The keys
-        // in the gap therefore belong to this leaf, unlike after a copied leaf.
+        // leaf was adopted too, its extent is listed only up to its own upper bound (R2), so the
+        // keys between the two leaves belong to this leaf.
         let separator = self.adopted.fence.take().unwrap_or_else(|| leaf.low.clone());
         debug_assert!(separator <= leaf.low, "bounds are in order (R1)");
         let (all, sums) = (of.summary(), leaf.child.sums);

@@ -2,10 +2,10 @@
 //!
 //! *Scope*: how sorted records are written as leaves, index nodes and a footer; how a run is
 //! searched for a key or a key range, and how the size of a key range is estimated; which extents a
-//! run needs, and for which keys it needs each extent.
+//! run needs, and for which keys it needs each of them.
 //!
 //! *Must not depend on*: other runs, the lifetime of a run, its other readers. The owner of a run,
-//! a cursor or a pointer must keep its extents.
+//! a cursor or a pointer must keep the run's extents.
 //!
 //! ```text
 //!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |  written in order, 1 MiB at a time
@@ -13,7 +13,7 @@
 //!         | values | values | …                                         in extents of their own
 //! ```
 //!
-//! The root is stored in the footer, and stays in memory while the run is open. A lookup therefore
+//! The root is stored in the footer and stays in memory while the run is open. A lookup therefore
 //! reads one leaf, and the index nodes above the leaf, which are usually cached.
 //!
 //! # Costs
@@ -27,12 +27,11 @@
 //! - A streaming cursor reads 42 M records/s forward and 32 M records/s backward, including the
 //!   verification of checksums. Eight such cursors are merged at 17 M records/s in total.
 //! - A lookup in a cached leaf costs 0.4 µs if the run has 40 MB of leaves, and 1.1 µs if it has
-//!   250 MB, due to misses of the processor's caches. A lookup in a leaf that is not cached reads
-//!   one node.
+//!   250 MB, because of processor cache misses. A lookup in an uncached leaf reads one node.
 //!
-//! Several separate values share a node, of which at most an eighth is unused. If such values are
+//! Several separate values share a node, at most an eighth of which is unused. If such values are
 //! rare, the leaves that point to them are kept in memory until the node is full. A streaming
-//! cursor has up to three read buffers of 256 KiB.
+//! cursor has one read buffer of up to 256 KiB for each of its concurrent reads.
 //!
 //! Invariants:
 //!
@@ -44,8 +43,8 @@
 //! - **R3** Whatever data the device returns, this module does not panic, loop for ever, or
 //!   allocate more memory than the node declares. A node that does not match its pointer is an
 //!   error.
-//! - **R4** The extents of a run are provisional until its owner installs them. A builder that is
-//!   dropped discards its extents.
+//! - **R4** The extents of a run are provisional until its owner installs them. Dropping a builder
+//!   discards its extents.
 
 mod adopt;
 mod build;
@@ -102,15 +101,16 @@ use std::sync::{Arc, OnceLock};
 pub struct RunSummary {
     /// Number of records in the leaves.
     pub records: u64,
-    /// Number of distinct keys. It is at most `records`, because a key may have several records.
+    /// Number of distinct keys. It may be less than `records`, because a key may have several
+    /// records.
     pub keys: u64,
-    /// Number of records whose message is a delete.
+    /// Number of records that are deletes.
     pub tombstones: u64,
-    /// Number of records whose message is a merge operand.
+    /// Number of records that are merge operands.
     pub merges: u64,
     /// Number of records whose value is stored separately.
     pub separate: u64,
-    /// Number of range deletes; those with the same sequence number count as one.
+    /// Number of range deletes. Those with the same sequence number count as one.
     pub range_deletes: u64,
     /// The lowest sequence number of any record or range delete.
     pub lowest_sequence: SequenceNumber,
@@ -122,7 +122,7 @@ pub struct RunSummary {
     /// Total length in bytes of all values and operands, including separate and inherited values.
     pub value_bytes: u64,
     pub leaves: u64,
-    /// The earliest time at which a put in the run expires, in milliseconds; 0 if no put expires.
+    /// Earliest expiry of any put in the run, in milliseconds, or 0 if no put expires.
     pub earliest_expiry_ms: u64,
 }
 
@@ -136,19 +136,18 @@ pub struct ExtentUse {
     /// The highest key, inclusive, whose readers may access the extent. A long key is replaced by a
     /// shorter upper bound.
     pub high: Box<[u8]>,
-    /// Whether the extent was written by another run. This run then uses it only for adopted
-    /// leaves, or for values to which its records point.
+    /// Whether another run wrote the extent. This run then uses it only for adopted leaves, or for
+    /// values that its records point to.
     pub inherited: bool,
     /// Number of bytes of the extent that this run uses.
     pub live: u64,
 }
 
-/// An open run. Cloning it is cheap, because all clones share the same memory.
+/// An open run. Cloning it is cheap, because all clones share their memory.
 #[derive(Clone)]
 pub struct IndexedRun {
     inner: Arc<RunInner>,
-    /// Lower bound for the sequence numbers of records: smaller sequence numbers are replaced by
-    /// it.
+    /// Lower bound for the sequence numbers of records. It replaces smaller sequence numbers.
     base: SequenceNumber,
 }
 
@@ -159,22 +158,22 @@ struct RunInner {
     high: Box<[u8]>,
     /// The largest key of any record, or a shorter key above it.
     last: Box<[u8]>,
-    /// The root node and its decoded layout; `None` if the run has no records.
+    /// The root node and its decoded layout, or `None` if the run has no records.
     root: Option<(index::IndexLayout, Vec<u8>)>,
     uses: Vec<ExtentUse>,
     range_deletes: Arc<RangeTombstoneIndex>,
     page_size: PageSize,
-    /// Number of jumps by scans: reads that do not continue where the previous read ended.
+    /// Number of scan jumps: reads that do not continue where the previous read ended.
     jumps: AtomicU64,
-    /// Damaged nodes that a repair excludes. Cursors skip the excluded leaves and index nodes;
-    /// merges drop the records whose values are in excluded nodes.
+    /// Damaged nodes that a repair excludes. Cursors skip the excluded leaves and index nodes.
+    /// Merges drop the records whose values are in excluded nodes.
     left_out: OnceLock<HashSet<NodePointer>>,
 }
 
 impl IndexedRun {
-    /// Returns this run with a lower bound for sequence numbers: smaller sequence numbers of
-    /// records are replaced by `base`. This is for a run that was written before the sequence
-    /// number of its commit was known.
+    /// Returns this run with a lower bound for sequence numbers: `base` replaces smaller sequence
+    /// numbers of records. Used for a run that was written before its commit's sequence number was
+    /// known.
     #[must_use]
     pub fn based(self, base: SequenceNumber) -> IndexedRun {
         IndexedRun { base, ..self }
@@ -204,16 +203,15 @@ impl IndexedRun {
         &self.inner.summary
     }
 
-    /// Returns a lower bound of all keys in the run's records and range deletes. It is the smallest
-    /// such key, or a shorter key below it if that key is long.
+    /// Returns a lower bound of all keys in the run's records and range deletes: the smallest such
+    /// key, or a shorter key below it if it is long.
     #[must_use]
     pub fn low(&self) -> &[u8] {
         &self.inner.low
     }
 
     /// Returns an upper bound of all keys in the run's records and range deletes, including the
-    /// ends of the range deletes. It is the largest such key, or a shorter key above it if that key
-    /// is long.
+    /// ends of the range deletes: the largest such key, or a shorter key above it if it is long.
     #[must_use]
     pub fn high(&self) -> &[u8] {
         &self.inner.high
@@ -249,10 +247,10 @@ impl IndexedRun {
     /// Returns the extents that readers of a key range may access, each with its index in
     /// [`IndexedRun::extents`].
     ///
-    /// The range is compared with the bounds of each extent and with the bounds of the whole run.
-    /// The second test is needed for runs that were written by an earlier version, in which the
-    /// bounds of extents were rounded but those of the run were not. A trunk on disk lists only
-    /// runs whose own bounds touch the range of a pivot.
+    /// The range is compared both with the bounds of each extent and with the bounds of the whole
+    /// run. The latter matters for runs written by an earlier version, which rounded the bounds of
+    /// extents but not those of the run. A trunk on disk lists only runs whose own bounds touch the
+    /// range of a pivot.
     pub fn extents_for<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = (usize, &'a ExtentUse)> {
         let touched = range.overlaps(self.low(), self.high());
         let needs = move |used: &ExtentUse| touched && range.overlaps(&used.low, &used.high);
@@ -265,8 +263,8 @@ impl IndexedRun {
         &self.inner.range_deletes
     }
 
-    /// Returns the number of index levels above the leaves, including the root in the footer.
-    /// Returns 0 for a run without records.
+    /// Returns the number of index levels above the leaves, including the root in the footer, or 0
+    /// for a run without records.
     #[must_use]
     pub fn height(&self) -> u8 {
         self.inner.root.as_ref().map_or(0, |(layout, _)| layout.level)
@@ -296,12 +294,12 @@ impl fmt::Debug for IndexedRun {
     }
 }
 
-/// Describes the property that a node does not have although its checksum is correct.
+/// What is wrong with a node whose checksum is correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MalformedNode(&'static str);
 
 impl MalformedNode {
-    /// Returns the error that reports this finding for the node at `pointer`.
+    /// Returns an error that reports the malformed node at `pointer`.
     #[cold]
     fn at(self, pointer: &NodePointer) -> Error {
         Error::corrupt(pointer.place(), self.0, "something else")

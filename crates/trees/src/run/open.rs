@@ -25,8 +25,7 @@ impl IndexedRun {
         Self::open_from(DataFiles::of(store), pointer, purpose)
     }
 
-    /// Opens a run like [`IndexedRun::open`], but from data files, so that the store need not be
-    /// open.
+    /// Like [`IndexedRun::open`], but reads from data files, so that the store need not be open.
     ///
     /// # Errors
     /// See [`IndexedRun::open`].
@@ -97,7 +96,7 @@ impl IndexedRun {
     }
 }
 
-/// Adds the extents that contain the footer to the list of extents in `details`.
+/// Adds the extents that contain the footer to the extents listed in `details`.
 fn list_footer(
     footer: &RunFooter,
     details: &mut RunMetadata,

@@ -17,23 +17,23 @@ use alluvium_storage::{Error, NodeCodec, PageSize, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
     pub codec: NodeCodec,
-    /// Maximum length in bytes of a value that is stored in the leaf. Longer values are stored in
-    /// value extents. The default is a quarter of a page; the maximum is four pages.
+    /// Maximum length in bytes of a value stored in its leaf. Longer values are stored in value
+    /// extents. The default is a quarter of a page; the maximum is four pages.
     pub value_threshold: Option<usize>,
     pub purpose: Purpose,
     /// The space class of the run's allocations, which determines whether they may use the space
     /// reserve.
     pub class: AllocationClass,
-    /// Size of a leaf in pages, from 1 to 16. If absent, it is chosen from the sizes of the
+    /// Size of a leaf in pages, from 1 to 16. If absent, it is derived from the sizes of the
     /// records.
     pub leaf_pages: Option<u8>,
     /// The storage tier for leaves, index nodes and the footer.
     pub tier: u8,
     /// The storage tier for separate values.
     pub value_tier: u8,
-    /// Whether the index stores the first and last key of each leaf. Merges can then determine
-    /// exactly which leaves of two runs overlap. If these two keys are longer than an eighth of the
-    /// leaf, the index stores only bounds of the keys.
+    /// Whether the index stores the first and last keys of each leaf, which let merges tell exactly
+    /// which leaves of two runs overlap. If the two keys are longer than an eighth of the leaf, the
+    /// index stores only bounds of them.
     pub leaf_keys: bool,
 }
 
@@ -54,8 +54,8 @@ impl RunOptions {
         }
     }
 
-    /// Returns the maximum length in bytes of a value that is stored in a leaf. Validates all
-    /// options first.
+    /// Validates all options, and returns the maximum length in bytes of a value stored in its
+    /// leaf.
     pub(super) fn threshold(&self, page_size: PageSize) -> Result<usize> {
         let page = page_size.bytes();
         let bad = |option, why| Err(Error::BadOption { option, why });
@@ -83,7 +83,7 @@ impl RunOptions {
     }
 }
 
-/// Minimum size of a compressed leaf in bytes. Smaller leaves would compress poorly.
+/// Minimum size of a compressed leaf in bytes, because smaller leaves would compress poorly.
 /// Tuning: `16 * KIB as usize` since 2026-11-21.
 const COMPRESSED_LEAF: usize = 16 * KIB as usize;
 

@@ -1,4 +1,4 @@
-//! A path from the root of a run to one of its leaves. A path can move to neighbouring leaves.
+//! A path from a run's root to one of its leaves. It can move to neighbouring leaves.
 
 use super::index::{IndexChild, IndexLayout, LeafKeys};
 use super::load::{LoadedNode, load};
@@ -9,13 +9,13 @@ use alluvium_storage::{EpochGuard, FrameRef, NodeCache, NodePointer, Result};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The leaf to which a path should lead.
+/// The leaf that a path should lead to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PathTarget<'k> {
     Start,
     End,
-    /// The first leaf that may contain the key. If the key is below all keys of the run, the first
-    /// leaf of the run.
+    /// The first leaf that may contain the key. If the key is below all keys of the run, the run's
+    /// first leaf.
     First(&'k [u8]),
     /// The last leaf that may contain the key.
     Last(&'k [u8]),
@@ -23,7 +23,7 @@ pub(super) enum PathTarget<'k> {
     Below(&'k [u8]),
 }
 
-/// An index node on a path. It remains readable after the guard under which it was read is dropped.
+/// An index node on a path. It stays readable after the guard under which it was read is dropped.
 #[derive(Clone)]
 enum PinnedIndexNode {
     Root(IndexedRun),
@@ -50,7 +50,7 @@ struct PathLevel {
     at: usize,
 }
 
-/// The path from the root of a run to one of its leaves.
+/// The path from a run's root to one of its leaves.
 #[derive(Clone)]
 pub(super) struct IndexPath {
     run: IndexedRun,
@@ -137,9 +137,9 @@ impl IndexPath {
         self.levels.last().expect("a path begins at its root")
     }
 
-    /// Extends the path from its lowest index node down to a leaf. Returns whether it reached a
-    /// leaf. If a repair excludes the leaf or an index node above it, the path ends above the
-    /// excluded node and the result is `false`.
+    /// Extends the path from its lowest index node down to a leaf. Returns whether it reached one.
+    /// If a repair excludes the leaf or an index node above it, the path ends above the excluded
+    /// node, and the result is `false`.
     fn descend(
         &mut self,
         target: PathTarget<'_>,
@@ -194,15 +194,15 @@ impl IndexPath {
         child.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Returns the allocation units that contain the leaf's separate values; empty if the leaf has
-    /// none.
+    /// Returns the allocation units that contain the leaf's separate values, or an empty list if it
+    /// has none.
     pub(super) fn units(&self) -> Result<ValueUnits> {
         let level = self.lowest();
         let units = level.layout.units(level.bytes(), level.at);
         units.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Returns the first and last key of the leaf, or `None` if the index does not store them.
+    /// Returns the leaf's first and last keys, or `None` if the index does not store them.
     pub(super) fn keys(&self) -> Result<Option<LeafKeys>> {
         let level = self.lowest();
         let keys = level.layout.keys(level.bytes(), level.at);
@@ -216,8 +216,8 @@ impl IndexPath {
         separator.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Compares the separator of the leaf with a key. Also returns whether the previous leaf
-    /// contains newer records of the leaf's first key.
+    /// Compares the leaf's separator with a key. Also returns whether the previous leaf contains
+    /// newer records of the leaf's first key.
     pub(super) fn compare(&self, key: &[u8]) -> Result<(Ordering, bool)> {
         let level = self.lowest();
         let (bytes, bad) = (level.bytes(), |bad: MalformedNode| bad.at(&level.pointer));
@@ -225,8 +225,8 @@ impl IndexPath {
         Ok((order, level.layout.is_begun(bytes, level.at).map_err(bad)?))
     }
 
-    /// Moves the path to the next leaf. Returns `false` if there is none; the path must then not be
-    /// used any more.
+    /// Moves the path to the next leaf. Returns `false` if there is none, in which case the path
+    /// must not be used again.
     pub(super) fn next(&mut self, cache: &NodeCache, guard: &EpochGuard, purpose: Purpose) -> Result<bool> {
         let can = |level: &PathLevel| level.at + 1 < level.layout.children;
         while let Some(depth) = self.levels.iter().rposition(can) {
@@ -240,8 +240,8 @@ impl IndexPath {
         Ok(false)
     }
 
-    /// Moves the path to the previous leaf. Returns `false` if there is none; the path must then
-    /// not be used any more.
+    /// Moves the path to the previous leaf. Returns `false` if there is none, in which case the
+    /// path must not be used again.
     pub(super) fn previous(
         &mut self,
         cache: &NodeCache,

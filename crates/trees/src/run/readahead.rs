@@ -21,12 +21,10 @@ use std::sync::Arc;
 /// The access pattern of a cursor, which determines how its leaves are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CursorAccess {
-    /// For scans by users. Leaves are read through the cache, with a read-ahead window that
-    /// doubles. A long scan bypasses the cache and uses large reads if few of its leaves are
-    /// cached.
+    /// For user scans. Leaves are read through the cache, with a read-ahead window that doubles. A
+    /// long scan bypasses the cache with large reads if few of its leaves are cached.
     Cached,
-    /// For checks. Leaves are read with large reads that bypass the cache and are submitted ahead
-    /// of time.
+    /// For checks. Leaves are read ahead with large reads that bypass the cache.
     Streaming,
     /// For compactions. Like `Streaming`, but the data are about to be replaced, so the cache may
     /// evict them.
@@ -50,14 +48,14 @@ const MAX_AHEAD: usize = 64;
 /// Tuning: `256` since 2026-11-23.
 const LONG: usize = 256;
 /// Number of cache misses after which a cursor bypasses the cache again, if it expects to read at
-/// least [`LONG`] leaves but has found some of them in the cache.
+/// least [`LONG`] leaves but stopped bypassing because some of them were cached.
 /// Tuning: `16` since 2026-11-23.
 const LACKING: usize = 16;
-/// Minimum number of leaves that a cursor requests ahead, even if the cache has evicted leaves too
-/// early.
+/// Lower limit to the number of leaves that a cursor requests ahead. The limit holds even after the
+/// cache has evicted leaves before they were used.
 /// Tuning: `4` since 2026-11-22.
 const MIN_AHEAD: usize = 4;
-/// Maximum number of leaves that a cursor keeps in the cache, as lookups do, when it starts. If it
+/// Maximum number of first leaves that a starting cursor keeps in the cache, as lookups do. If it
 /// starts with more leaves, they may be evicted soon.
 /// Tuning: `16` since 2026-11-23.
 const MAX_KEPT: usize = 16;
@@ -68,8 +66,7 @@ const WINDOW: u64 = 256 * KIB;
 /// this read, so it is short. The limit doubles with each further read.
 /// Tuning: `32 * KIB` since 2026-11-23.
 const FIRST_WINDOW: u64 = 32 * KIB;
-/// Maximum number of unneeded bytes between two leaves that are read in order to combine two reads
-/// into one.
+/// Maximum number of unneeded bytes between two leaves that one read covers to save a second read.
 /// Tuning: `16 * KIB` since 2026-11-21.
 const MAX_GAP: u64 = 16 * KIB;
 const _: () = assert!(
@@ -87,35 +84,34 @@ pub(super) struct LeafReadahead {
     range: KeyRange,
     direction: MergeDirection,
     access: CursorAccess,
-    /// The path to the next leaf to be requested; `None` after the last one.
+    /// The path to the next leaf to be requested, or `None` after the last one.
     ahead: Option<IndexPath>,
-    /// The leaves that were requested through the cache but not delivered yet, in order.
+    /// The leaves requested through the cache but not delivered yet, in order.
     asked: VecDeque<NodePointer>,
-    /// Number of leaves at the beginning of `asked` that were requested by the seek, not by
-    /// read-ahead.
+    /// Number of leaves at the front of `asked` that the seek requested, rather than read-ahead.
     begun: usize,
     pending: Vec<PendingReads>,
     window: usize,
-    /// Maximum number of leaves to request ahead. It decreases if the cache evicts requested leaves
+    /// Maximum number of leaves to request ahead. It shrinks if the cache evicts requested leaves
     /// before they are used.
     most: usize,
-    /// Number of leaves that will probably be needed after a seek. A cached cursor requests them
-    /// together with the first one, up to the read-ahead limit.
+    /// Number of leaves that a seek is expected to read. A cached cursor requests them together
+    /// with the first one, up to the read-ahead limit.
     expected: usize,
-    /// Whether no leaves other than the expected ones have been requested since the seek.
+    /// Whether only the expected leaves have been requested since the seek.
     is_expected: bool,
-    /// Number of cache misses since most leaves of a request were found in the cache.
+    /// Number of cache misses since a request last found most of its leaves in the cache.
     missed: usize,
-    /// Whether the next leaves are read with reads that bypass the cache.
+    /// Whether reads of the next leaves bypass the cache.
     streams: bool,
-    /// Memory for the read windows of a cached cursor, which was reserved from the cache.
+    /// Memory for a cached cursor's read windows, borrowed from the cache.
     loan: Option<Reservation>,
     /// Maximum size in bytes of the next read that bypasses the cache.
     span: u64,
-    /// The numbers of concurrent reads that suit the device.
+    /// The read concurrency that suits the device.
     depth: ReadConcurrency,
     /// Maximum number of concurrent reads that bypass the cache: `breadth` at present, and `widest`
-    /// for a cursor that has run for a while.
+    /// once the cursor has run for a while.
     breadth: usize,
     widest: usize,
     /// The reads that bypass the cache. Their leaves follow all leaves in `asked`. The first window
@@ -125,19 +121,18 @@ pub(super) struct LeafReadahead {
     current: LeafBuffer,
 }
 
-/// The location of the current leaf's bytes.
+/// Where the current leaf's bytes are.
 enum LeafBuffer {
     None,
     Frame(FrameRef),
-    /// The leaf is in the buffer of the first window, at these offsets.
+    /// In the buffer of the first window, at these offsets.
     ReadWindow(Range<usize>),
     Whole(Vec<u8>),
 }
 
-/// A read of several leaves that are stored next to each other and bypass the cache.
+/// One read, bypassing the cache, of several leaves that are stored close together.
 struct Window {
-    /// The leaves in the order of the cursor. Those from index `next` on have not been delivered
-    /// yet.
+    /// The leaves in the cursor's order. Those from index `next` on have not been delivered yet.
     leaves: Vec<NodePointer>,
     next: usize,
     start: u64,
@@ -207,13 +202,13 @@ impl LeafReadahead {
         self.access
     }
 
-    /// Sets the number of leaves that will probably be needed after a seek.
+    /// Sets the number of leaves that a seek is expected to read.
     pub(super) fn expect(&mut self, leaves: usize) {
         self.expected = leaves.max(1);
     }
 
-    /// Returns the approximate memory in bytes of the nodes that are kept and of the list of
-    /// requested leaves.
+    /// Returns the approximate memory in bytes of the retained nodes and the list of requested
+    /// leaves.
     pub(super) fn memory_bytes(&self) -> usize {
         let current = match &self.current {
             LeafBuffer::Frame(frame) => frame.len(),
@@ -224,7 +219,7 @@ impl LeafReadahead {
         current + path + self.asked.capacity() * size_of::<NodePointer>()
     }
 
-    /// Returns the bytes of the current leaf; empty if there is none.
+    /// Returns the bytes of the current leaf, or nothing if there is none.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.current {
@@ -238,8 +233,8 @@ impl LeafReadahead {
         }
     }
 
-    /// Starts at `target` and requests the first leaves without waiting for them. If the result is
-    /// not empty, it contains leaves that the caller must request from the cache.
+    /// Starts at `target` and requests the first leaves without waiting for them. Any leaves that
+    /// it returns must be requested from the cache by the caller.
     pub(super) fn start(&mut self, target: PathTarget<'_>) -> Result<Vec<NodePointer>> {
         self.current = LeafBuffer::None;
         self.asked.clear();
@@ -262,8 +257,8 @@ impl LeafReadahead {
             self.span = FIRST_WINDOW;
         }
         self.ahead = None;
-        // Stop if the range starts after the last record. There is nothing to read, and the extent
-        // of the last leaf may already have been released (R2).
+        // If the range starts after the last record, there is nothing to read, and the extent of
+        // the last leaf may already have been released (R2).
         let last = &*self.run.inner.last;
         let is_behind = *self.range.low > *last || matches!(target, PathTarget::First(key) if *key > *last);
         if !self.range.is_empty() && !is_behind {
@@ -277,7 +272,7 @@ impl LeafReadahead {
         if self.streams {
             self.fill_windows()?;
         }
-        // The first leaves are read by windows, or were found in the cache and requested there.
+        // Windows read the first leaves, or found them cached and requested them from the cache.
         if self.streams || !self.windows.is_empty() || !self.asked.is_empty() {
             return Ok(Vec::new());
         }
@@ -287,8 +282,8 @@ impl LeafReadahead {
             self.asked.push_back(pointer);
         }
         let first: Vec<NodePointer> = self.asked.iter().copied().collect();
-        // These leaves would displace the nodes of other users in the cache. They also need not
-        // all be present before the first one is used.
+        // Do not retain this many leaves, because they would displace the nodes of other users.
+        // Also do not wait for all of them before the first one is used.
         if first.len() > MAX_KEPT {
             let purpose = self.access.purpose();
             let pending = self.cache.request(&first, purpose, CacheRetention::PassThrough)?;
@@ -299,8 +294,8 @@ impl LeafReadahead {
         Ok(first)
     }
 
-    /// Returns the next leaf to be requested and advances the path. The path ends after the last
-    /// leaf that may have keys in the range.
+    /// Returns the next leaf to request and advances the path. The path ends after the last leaf
+    /// that may have keys in the range.
     fn take_ahead(&mut self) -> Result<Option<NodePointer>> {
         let Some(path) = &mut self.ahead else {
             return Ok(None);
@@ -351,17 +346,16 @@ impl LeafReadahead {
         }
     }
 
-    /// Requests further leaves if only few of the requested ones have not been delivered yet.
+    /// Requests more leaves if few of the requested ones are left.
     fn keep_ahead(&mut self) -> Result<()> {
-        // While the window grows, the whole window is requested together. At its full size it is
-        // refilled in quarters, so that several reads are in progress.
+        // While the window grows, all of it is requested at once. At its full size it is refilled
+        // in quarters, so that several reads are in progress.
         let portion = if self.window < self.most {
             self.window
         } else {
             self.window.div_ceil(4)
         };
-        // As long as only the expected leaves have been requested, no more are requested until all
-        // of them are used.
+        // After a seek that announced its leaves, request no others until those are used up.
         let enough = match self.is_expected {
             true => 0,
             false if self.window < self.most => self.window / 2,
@@ -378,8 +372,7 @@ impl LeafReadahead {
         Ok(())
     }
 
-    /// Switches to reads that bypass the cache, provided that the cache can lend the memory for
-    /// them.
+    /// Switches to reads that bypass the cache, if the cache can lend the memory for them.
     fn stream_cached(&mut self) {
         let ReadConcurrency {
             windows,
@@ -394,8 +387,7 @@ impl LeafReadahead {
         self.streams = self.loan.is_some();
     }
 
-    /// Loads a requested leaf. If the cache has already evicted it, the read-ahead window is
-    /// halved.
+    /// Loads a requested leaf. If the cache has already evicted it, halves the read-ahead limit.
     fn enter_cached(&mut self, pointer: NodePointer) -> Result<NodePointer> {
         let guard = self.cache.epochs().pin();
         if self.cache.peek_untracked(&pointer, &guard).is_none() && self.is_lost(&pointer, &guard) {
@@ -412,8 +404,8 @@ impl LeafReadahead {
         Ok(pointer)
     }
 
-    /// Returns whether a leaf was read ahead and then evicted before it was used. The read-ahead
-    /// window is too large for the cache in this case.
+    /// Returns whether a leaf was read ahead but evicted before it was used. This means that the
+    /// read-ahead window is too large for the cache.
     #[cold]
     fn is_lost(&mut self, pointer: &NodePointer, guard: &EpochGuard) -> bool {
         let was_asked = !self.pending.is_empty();
@@ -431,7 +423,7 @@ impl LeafReadahead {
         for _ in 0..leaves {
             let Some(pointer) = self.take_ahead()? else { break };
             self.asked.push_back(pointer);
-            // Looking up a cached leaf marks it as used, so it remains in the cache.
+            // Looking up a cached leaf marks it as used, so it stays in the cache.
             if self.cache.peek(&pointer, &guard).is_none() {
                 wanted.push(pointer);
             }
@@ -441,7 +433,7 @@ impl LeafReadahead {
         } else {
             self.missed + wanted.len()
         };
-        // If only one leaf is missing and it is needed now, it will be read synchronously instead.
+        // If the only missing leaf is needed now, it is read synchronously later.
         if wanted.len() > usize::from(first) {
             let pending = self
                 .cache
@@ -456,7 +448,7 @@ impl LeafReadahead {
         Ok(())
     }
 
-    /// Removes windows whose leaves have all been delivered. Keeps their buffers for later reads.
+    /// Removes windows whose leaves have all been delivered, keeping their buffers for later reads.
     fn retire_windows(&mut self) {
         while self.windows.front().is_some_and(Window::is_over) {
             if let Some(Window {
@@ -529,7 +521,7 @@ impl LeafReadahead {
         Ok(())
     }
 
-    /// Returns whether most of the leaves are probably cached. Looks up only a sample of them.
+    /// Returns whether most of the leaves are probably cached, judging by a sample.
     fn are_cached(&self, leaves: &[NodePointer]) -> bool {
         let guard = self.cache.epochs().pin();
         let asked = leaves.iter().step_by(leaves.len().div_ceil(8).max(1));
@@ -542,9 +534,9 @@ impl LeafReadahead {
         found * 2 > asked
     }
 
-    /// Submits one read of the next leaves, provided that they are stored close together. Returns
-    /// `None` if no leaf is left. Also returns `None` if most of these leaves are cached and no
-    /// other window is in progress; the cursor then continues through the cache.
+    /// Submits one read of the next leaves that are stored close together. Returns `None` if no
+    /// leaf is left, or if most of these leaves are cached and no other window is in progress. In
+    /// the second case, the cursor continues through the cache.
     fn next_window(&mut self) -> Result<Option<Window>> {
         let mut leaves: Vec<NodePointer> = Vec::new();
         let mut bytes: Range<u64> = 0..0;
@@ -639,7 +631,7 @@ impl Window {
         Ok(())
     }
 
-    /// Returns the pointer to the next leaf, and the position of the leaf in the window's buffer.
+    /// Returns the pointer to the next leaf, and the leaf's position in the window's buffer.
     fn take(&mut self) -> (NodePointer, Range<usize>) {
         debug_assert!(!self.is_over(), "a window has a leaf left");
         let pointer = self.leaves[self.next];

@@ -1,5 +1,5 @@
-//! Counts the jumps of scans in a run. A jump occurs when the next node to be read is not stored
-//! directly after the previous one on the device.
+//! Counts the jumps of scans in a run. A scan jumps when its next node does not directly follow the
+//! previous one on the device.
 
 use super::IndexedRun;
 use alluvium_dictionary::merge::MergeDirection;
@@ -7,15 +7,15 @@ use alluvium_storage::NodePointer;
 use alluvium_storage::extents::UNIT;
 use std::sync::atomic::Ordering;
 
-/// Returns whether `node` is stored directly after `before` on the device, or starts an allocation
-/// unit on the same tier. The second case covers the beginning of the next extent; the extents of a
-/// run are each written sequentially.
+/// Returns whether `node` directly follows `before` on the device, or starts an allocation unit on
+/// the same tier. The second case covers the beginning of the next extent, because each of a run's
+/// extents is written sequentially.
 pub(super) fn lies_behind(node: &NodePointer, before: &NodePointer) -> bool {
     let is_next = before.offset + before.read_len() as u64 == node.offset;
     node.tier == before.tier && (is_next || node.offset.is_multiple_of(UNIT))
 }
 
-/// The node that a cursor has read last, both for leaves and for separate values.
+/// The last leaf and the last separate value that a cursor has read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReadPositions {
     leaf: Option<NodePointer>,
@@ -23,12 +23,12 @@ pub(super) struct ReadPositions {
 }
 
 impl ReadPositions {
-    /// Notes that the cursor reads a leaf, and returns whether this is a jump.
+    /// Records that the cursor reads a leaf, and returns whether this is a jump.
     pub(super) fn pass_leaf(&mut self, leaf: &NodePointer, direction: MergeDirection) -> bool {
         is_jump(self.leaf.replace(*leaf), leaf, direction)
     }
 
-    /// Notes that the cursor reads a separate value, and returns whether this is a jump.
+    /// Records that the cursor reads a separate value, and returns whether this is a jump.
     pub(super) fn pass_value(&mut self, value: &NodePointer, direction: MergeDirection) -> bool {
         is_jump(self.value.replace(*value), value, direction)
     }
@@ -43,7 +43,7 @@ fn is_jump(last: Option<NodePointer>, node: &NodePointer, direction: MergeDirect
 }
 
 impl IndexedRun {
-    /// Returns the number of jumps by scans since the run was opened or the number was reset.
+    /// Returns the number of scan jumps since the run was opened or the number was reset.
     pub(crate) fn jumps(&self) -> u64 {
         self.inner.jumps.load(Ordering::Relaxed)
     }

@@ -29,17 +29,17 @@ impl std::ops::Add for RangeWeight {
     }
 }
 
-/// A piece of a key range. It extends from `low` to the `low` of the next piece.
+/// A piece of a key range, from `low` to the `low` of the next piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangePiece {
-    /// The lower bound of the piece. The records of one key are never divided between two pieces.
+    /// The lower bound of the piece. All records of a key are in the same piece.
     pub low: Box<[u8]>,
     /// Size of the piece in bytes, as in [`RangeWeight::bytes`].
     pub bytes: u64,
 }
 
-/// Minimum number of candidates for the start of each piece. The search descends to lower index
-/// levels until there are this many.
+/// Minimum number of candidate start keys per piece. The search descends to lower index levels
+/// until it has found enough of them.
 const CHOICES: usize = 4;
 
 /// An index node on the path of a search.
@@ -58,8 +58,8 @@ struct NodeAccess<'g> {
 }
 
 impl IndexedRun {
-    /// Returns the amount of data in a key range. Leaves are not read. The leaves at both ends of
-    /// the range are counted completely, even if only some of their keys are in the range.
+    /// Returns the amount of data in a key range without reading leaves. The leaves at both ends of
+    /// the range count in full, even if only some of their keys are in the range.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if a node does not match its pointer;
@@ -97,8 +97,8 @@ impl IndexedRun {
         })
     }
 
-    /// Adds the sums of those children of a node that are between the bounds `low` and `high`. A
-    /// bound that is `None` does not restrict this node.
+    /// Adds the sums of the node's children between `low` and `high`. A bound of `None` means that
+    /// this node is not restricted on that side.
     fn weigh_node(
         &self,
         node: &IndexNodeView<'_>,
@@ -155,8 +155,8 @@ impl IndexedRun {
         })
     }
 
-    /// Divides a key range into about `wanted` pieces of similar size, or into fewer pieces if
-    /// there are not enough leaves. The first piece starts where the range starts.
+    /// Divides a key range into about `wanted` pieces of similar size, or into fewer if there are
+    /// not enough leaves. The first piece starts where the range starts.
     ///
     /// # Errors
     /// See [`IndexedRun::weigh`].
@@ -196,7 +196,7 @@ impl IndexedRun {
         Ok(group(found, range, wanted))
     }
 
-    /// Collects, from all index nodes of the given level, the children that overlap a key range.
+    /// Collects the children that overlap a key range from all index nodes of the given level.
     fn collect(
         &self,
         node: &IndexNodeView<'_>,
@@ -219,7 +219,7 @@ impl IndexedRun {
             }
             let begun = node.layout.is_begun(node.bytes, child).map_err(bad)?;
             let separator = node.layout.separator(node.bytes, child).map_err(bad)?;
-            // If the subtree is only partly in the range, count only the part within.
+            // If only part of the subtree is in the range, count only that part.
             let low = (*separator < *range.low).then_some(&*range.low);
             let high = range.high.as_deref().filter(|_| child == last);
             let mut sums = SubtreeSums::default();
@@ -247,8 +247,8 @@ struct SplitCandidate {
     can_begin: bool,
 }
 
-/// Returns the indices of the first and the last child of a node that may have keys between the
-/// bounds, or `None` if there are no such children.
+/// Returns the indices of a node's first and last child that may have keys between the bounds, or
+/// `None` if there are no such children.
 fn overlapping(
     node: &IndexNodeView<'_>,
     low: Option<&[u8]>,
@@ -268,7 +268,7 @@ fn overlapping(
         .map(|last| (first, last)))
 }
 
-/// Combines the subtrees of the candidates into pieces of similar size.
+/// Combines the candidates' subtrees into pieces of similar size.
 fn group(candidates: Vec<SplitCandidate>, range: &KeyRange, wanted: usize) -> Vec<RangePiece> {
     assert!(wanted > 0, "a range is one piece at least");
     let total: u64 = candidates

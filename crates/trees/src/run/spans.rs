@@ -1,5 +1,5 @@
 //! Determines the key ranges whose readers need an extent. While nodes are written, the ranges are
-//! collected for each allocation unit. Once the extents are known, the ranges of their units are
+//! collected by allocation unit. Once the extents are known, the ranges of their units are
 //! combined.
 
 use super::ExtentUse;
@@ -26,13 +26,12 @@ pub(super) struct UnitSpans {
 }
 
 impl UnitSpans {
-    /// Notes that readers of keys from `low` to `high` need a node, and that `live` bytes of the
-    /// node are used for these keys.
+    /// Records that readers of keys from `low` to `high` need a node, and use `live` bytes of it.
     pub(super) fn add(&mut self, node: &NodePointer, low: &[u8], high: &[u8], live: u64) {
         self.add_unit((node.tier, node.offset / UNIT), low, high, live);
     }
 
-    /// Does the same as [`UnitSpans::add`] for all nodes that start in one unit of a tier.
+    /// Like [`UnitSpans::add`], but for all nodes that start in one unit of a tier.
     pub(super) fn add_unit(&mut self, unit: (u8, u64), low: &[u8], high: &[u8], live: u64) {
         let (low, high) = (rounded_down(low), rounded_up(high));
         debug_assert!(*low <= *high, "a span has keys");
@@ -74,7 +73,7 @@ impl UnitSpans {
         })
     }
 
-    /// Returns a unit whose interval was not removed by [`UnitSpans::take`], if any remains.
+    /// Returns a unit whose interval [`UnitSpans::take`] has not removed, if there is one.
     pub(super) fn left_over(&self) -> Option<(u8, u64)> {
         self.units.keys().next().copied()
     }
@@ -97,8 +96,7 @@ impl UnitSpan {
     }
 }
 
-/// Returns bounds of limited length for keys from `low` to `high`. The interval between the bounds
-/// includes `low` and `high`.
+/// Returns bounds of limited length around the keys from `low` to `high`, inclusive.
 pub(super) fn bounds(low: &[u8], high: &[u8]) -> (Box<[u8]>, Box<[u8]>) {
     (rounded_down(low).into(), rounded_up(high).into())
 }
@@ -108,7 +106,7 @@ pub(super) fn rounded_down(key: &[u8]) -> &[u8] {
     &key[..key.len().min(MAX_BOUND)]
 }
 
-/// Returns a key of limited length that is at or above `key`. If there is none, returns `key`.
+/// Returns a key of limited length that is at or above `key`, or `key` itself if there is none.
 pub(super) fn rounded_up(key: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     if key.len() <= MAX_BOUND {
         return key.into();

@@ -1,5 +1,5 @@
-//! A table of sorted byte strings that are stored one after another. Such tables store the keys of
-//! leaves and the separators of index nodes. They support access by index, and binary search.
+//! A table of sorted, concatenated byte strings, such as the keys of a leaf or the separators of an
+//! index node. It supports access by index and binary search.
 
 use super::MalformedNode;
 use super::format::{get, head, u16_in};
@@ -16,7 +16,7 @@ pub(super) struct StringTable {
     pub(super) ends: StringEnds,
 }
 
-/// Determines how the ends of the strings are stored.
+/// How the ends of the strings are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StringEnds {
     /// All strings have this length, so their ends are not stored.
@@ -44,8 +44,8 @@ impl StringEnds {
 }
 
 impl StringTable {
-    /// Returns the offsets of the start and the end of a string in the node, or `None` if they are
-    /// outside of the table.
+    /// Returns the offsets of a string's start and end in the node, or `None` if they are outside
+    /// of the table.
     #[inline(always)]
     pub(super) fn range(&self, bytes: &[u8], index: usize) -> Option<(usize, usize)> {
         let (start, end) = match self.ends {
@@ -82,12 +82,12 @@ impl StringTable {
         self.partition::<true>(bytes, key)
     }
 
-    /// Returns the number of strings that are less than `key`. If `EQUAL` is true, strings equal to
-    /// `key` are counted too.
+    /// Returns the number of strings that are less than `key`. If `EQUAL` is true, also counts
+    /// strings equal to `key`.
     #[inline]
     fn partition<const EQUAL: bool>(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
-        // The search loop is compiled separately for each representation of the ends, because
-        // finding the end of a string is most of its work.
+        // Finding the end of a string is most of the work, so the search loop is compiled
+        // separately for each representation of the ends.
         let found = match self.ends {
             StringEnds::Equal(len) => {
                 self.search::<EQUAL>(bytes, key, |index| Some((index * len, (index + 1) * len)))
@@ -108,9 +108,9 @@ impl StringTable {
         found.ok_or(MalformedNode("strings in a row"))
     }
 
-    /// Searches for `key` by bisection without branches that depend on the result of a comparison.
-    /// The first eight bytes are compared as integers, and the rest only if these are equal.
-    /// `range` returns the start and the end of a string, relative to the first string.
+    /// Bisects for `key` without branches that depend on comparison results. The first eight bytes
+    /// are compared as integers, and the rest only if these are equal. `range` returns the start
+    /// and end of a string, relative to the first string.
     #[inline(always)]
     fn search<const EQUAL: bool>(
         &self,
@@ -119,8 +119,7 @@ impl StringTable {
         range: impl Fn(usize) -> Option<(usize, usize)>,
     ) -> Option<usize> {
         let wanted = head(key, 0, key.len())?;
-        // Eight bytes are loaded together. They may include bytes after the end of the table, which
-        // are ignored.
+        // Eight bytes are loaded at a time. Those after the end of the table are ignored.
         let bytes = bytes.get(self.at..)?;
         let (mut low, mut left) = (0, self.count);
         while left > 0 {

@@ -96,7 +96,7 @@ fn record(sequence: SequenceNumber, owned: &Owned) -> StoredRecord<'_> {
     }
 }
 
-/// Returns the sequence number and the contents of a record. Loads the value if it is separate.
+/// Returns the sequence number and the contents of a record, loading the value if it is separate.
 fn owned(store: &Store, record: &StoredRecord<'_>) -> Result<(SequenceNumber, Owned)> {
     let mut value = Vec::new();
     match record.value {
@@ -142,9 +142,8 @@ fn drain(store: &Store, cursor: &mut RunRecordCursor) -> Result<Flat> {
     Ok(all)
 }
 
-/// Moves a cursor to the end of its range, by a random sequence of single steps and sweeps, and
-/// compares the records with the expected ones. Returns the number of records that were visited by
-/// sweeps.
+/// Moves a cursor to the end of its range by a random sequence of single steps and sweeps, and
+/// compares the records with the expected ones. Returns the number of records visited by sweeps.
 fn sweep(
     store: &Store,
     cursor: &mut RunRecordCursor,
@@ -202,7 +201,7 @@ fn sweep(
     swept
 }
 
-/// Returns the records that a cursor on the given range should return.
+/// Returns the records that a cursor over the given range should return.
 fn expected(model: &Model, range: &KeyRange, direction: MergeDirection) -> Flat {
     let mut all: Flat = model
         .iter()

@@ -1,21 +1,20 @@
-//! Lists the allocation units that contain the separate values of a leaf. Index entries store these
-//! lists, so that a leaf can be adopted together with its values without reading either.
+//! Lists the allocation units that contain a leaf's separate values. Index entries store these
+//! lists, so that a leaf and its values can be adopted without reading either.
 
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::UNIT;
 
-/// Maximum number of units listed for a leaf. A leaf whose values occupy more units cannot be
-/// adopted.
+/// Maximum number of units listed for a leaf. A leaf with values in more units cannot be adopted.
 const MOST: usize = 64;
-/// If values are written sequentially, their nodes have about one unused byte, at most, for this
-/// number of bytes of values.
+/// In nodes of sequentially written values, at most about one byte in this many value bytes is
+/// unused.
 const SLACK: u64 = 4;
 const _: () = assert!(
     MOST <= u16::MAX as usize,
     "units of a leaf are counted in 16 bits"
 );
 
-/// An allocation unit of a tier, and the number of bytes that the values of a leaf occupy in it.
+/// An allocation unit of a tier, and the number of bytes that a leaf's values occupy in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ValueUnit {
     pub(super) tier: u8,
@@ -23,18 +22,18 @@ pub(super) struct ValueUnit {
     pub(super) live: u32,
 }
 
-/// The allocation units that contain the separate values of a leaf; empty if the leaf has none.
+/// The allocation units that contain a leaf's separate values. Empty if it has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ValueUnits {
     /// Number of records in the leaf that have a separate value.
     pub(super) records: u16,
     list: Vec<ValueUnit>,
-    /// Whether the list is incomplete because there were too many units. The list is then empty.
+    /// Whether there were too many units to list. The list is then empty.
     too_many: bool,
 }
 
 impl ValueUnits {
-    /// Creates the list of units for a leaf with `records` separate values. `list` must be sorted.
+    /// Creates the unit list of a leaf with `records` separate values. `list` must be sorted.
     pub(super) fn of(records: u16, list: Vec<ValueUnit>) -> ValueUnits {
         ValueUnits {
             records,
@@ -76,7 +75,7 @@ impl ValueUnits {
         debug_assert!(self.list.len() <= MOST, "no more are listed");
     }
 
-    /// Sorts the units; called when all nodes have been added.
+    /// Sorts the units. Must be called after all nodes have been added.
     pub(super) fn settle(&mut self) {
         self.list.sort_unstable();
         debug_assert!(
@@ -95,8 +94,7 @@ impl ValueUnits {
         self.list.is_empty()
     }
 
-    /// Returns whether the values are stored about as close together as values written
-    /// sequentially.
+    /// Returns whether the values are stored about as close together as sequentially written ones.
     pub(super) fn lie_together(&self) -> bool {
         let live: u64 = self.list.iter().map(|listed| u64::from(listed.live)).sum();
         let most = (live + live / SLACK) / UNIT + 2;

@@ -1,4 +1,4 @@
-//! The violations that a check of a run can find.
+//! The violations that a run check can find.
 
 use super::IndexedRun;
 use alluvium_dictionary::range::KeyRange;
@@ -14,7 +14,7 @@ pub enum RunViolation {
     Unreadable {
         /// The text of the error that reading the node returned.
         why: String,
-        /// The damaged node; `None` if a repair cannot exclude it.
+        /// The damaged node, or `None` if a repair cannot exclude it.
         node: Option<Box<DamagedNode>>,
     },
     /// Keys, records or separators are out of order, or a key is outside of its leaf's bounds (R1,
@@ -40,7 +40,7 @@ pub enum RunViolation {
     /// An extent is missing from the run's list of extents, or its key interval or its live bytes
     /// are wrong (R2).
     Extents {
-        /// A description of the extent and of the difference.
+        /// Which extent is wrong, and how it differs.
         what: String,
     },
 }
@@ -48,7 +48,7 @@ pub enum RunViolation {
 /// A node that cannot be read or does not match the pointer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedNode {
-    /// The pointer to the node. For separate values, the node to which the records point.
+    /// The pointer to the node. For separate values, this is the node that the records point to.
     pub(crate) pointer: NodePointer,
     pub(crate) holds: NodeContents,
     /// The range of the keys in the node or in its subtree.
@@ -74,8 +74,8 @@ pub(crate) enum NodeContents {
 }
 
 impl IndexedRun {
-    /// Returns the damaged nodes that readers of the ranges in `within` can reach. Reads all nodes
-    /// that are reachable.
+    /// Returns the damaged nodes that readers of the ranges in `within` can reach. Reads all
+    /// reachable nodes.
     pub(crate) fn damaged_within(&self, files: DataFiles<'_>, within: &[KeyRange]) -> Vec<DamagedNode> {
         let said = self.check_within(files, within, &mut |_| (), &mut CheckReadTotals::default());
         let nodes = said.into_iter().filter_map(|violation| match violation {
@@ -83,7 +83,7 @@ impl IndexedRun {
             _ => None,
         });
         let mut nodes: Vec<DamagedNode> = nodes.collect();
-        // A long value has one violation for each of its damaged nodes; keep only the first.
+        // Each damaged node of a long value has a violation of its own. Keep only the first.
         nodes.dedup_by_key(|node| node.pointer);
         nodes
     }

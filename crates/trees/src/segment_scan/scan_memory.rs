@@ -1,12 +1,12 @@
-//! Limits the memory that all scans together keep between their calls.
+//! Limits the memory that all scans together keep between calls.
 //!
 //! A scan keeps records that its caller has not read yet, and its segment. A segment has one cursor
-//! for each relevant run, and each cursor keeps a leaf and the index nodes above it. As long as all
-//! scans together are below their limit, each scan keeps its own segment. Above the limit, a scan
-//! parks its segment here at the end of a call. If the parked segments need too much memory, the
-//! one that was parked first is dropped. A scan that is called often will find its segment again; a
-//! scan that was idle for a long time must seek to its position. Above the limit, each scan also
-//! uses smaller batches.
+//! per relevant run, and each cursor keeps a leaf and the index nodes above it. While all scans
+//! together are below their limit, each one keeps its own segment. Above the limit, a scan parks
+//! its segment here at the end of a call. If the parked segments need too much memory, the one
+//! parked first is dropped. A scan that is called often finds its segment again, while one that has
+//! been idle for long must seek back to its position. Above the limit, scans also use smaller
+//! batches.
 
 use super::ScanSegment;
 use alluvium_dictionary::batch::FEW;
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The memory that all scans keep. One half of the limit applies to the memory of the scans
-/// themselves, and the other half to parked segments.
+/// The memory that all scans keep. One half of the limit applies to the scans themselves, and the
+/// other half to parked segments.
 pub(crate) struct ScanMemory {
     /// Number of bytes that all scans keep, not including parked segments.
     own: AtomicU64,
@@ -24,8 +24,8 @@ pub(crate) struct ScanMemory {
     parked: Mutex<ParkedSegments>,
 }
 
-/// The parked segments with their sizes in bytes, by ticket number. If a segment was parked earlier
-/// than another, its ticket number is lower.
+/// The parked segments with their sizes in bytes, by ticket number. Ticket numbers ascend in the
+/// order of parking.
 #[derive(Default)]
 struct ParkedSegments {
     segments: BTreeMap<u64, (Box<ScanSegment>, u64)>,
@@ -33,7 +33,7 @@ struct ParkedSegments {
     tickets: u64,
 }
 
-/// The memory that a scan keeps.
+/// The memory that one scan keeps.
 #[derive(Debug, Default)]
 pub(crate) struct ScanMemoryUse {
     bytes: u64,
@@ -55,15 +55,16 @@ impl ScanMemory {
         self.limit.load(Ordering::Relaxed) / 2
     }
 
-    /// Returns the maximum number of records in a batch if the memory of all scans exceeds its
-    /// limit, or `None` if it does not. The maximum decreases with the excess, down to one.
+    /// Returns the maximum number of records in a batch while the scans' own memory exceeds half of
+    /// the limit, or `None` while it does not. The larger the excess, the smaller the maximum, down
+    /// to one.
     pub(crate) fn most_ahead(&self) -> Option<usize> {
         let (own, half) = (self.own.load(Ordering::Relaxed), self.half());
         (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
     }
 
-    /// Sets the number of bytes that a scan keeps to `bytes`, not including a parked segment.
-    /// Returns whether all scans together are within their limit.
+    /// Sets the number of bytes that a scan keeps, not including a parked segment, to `bytes`.
+    /// Returns whether the scans' own memory is within half of the limit.
     pub(crate) fn keep(&self, hold: &mut ScanMemoryUse, bytes: u64) -> bool {
         let before = std::mem::replace(&mut hold.bytes, bytes);
         let change = bytes.wrapping_sub(before);
@@ -74,8 +75,8 @@ impl ScanMemory {
         own <= self.half()
     }
 
-    /// Parks the segment of a scan. It remains here until the scan takes it back, or until it is
-    /// dropped because the parked segments need too much memory.
+    /// Parks the segment of a scan until the scan takes it back, or until it is dropped because the
+    /// parked segments need too much memory.
     #[cold]
     pub(crate) fn park(&self, hold: &mut ScanMemoryUse, segment: Box<ScanSegment>) {
         let (bytes, most) = (segment.memory_bytes(), self.half());
@@ -105,7 +106,7 @@ impl ScanMemory {
             .is_some_and(|ticket| parked.segments.contains_key(&ticket))
     }
 
-    /// Returns the parked segment of a scan, or `None` if there is none or it has been dropped.
+    /// Returns the parked segment of a scan, or `None` if it has none or it has been dropped.
     pub(crate) fn take(&self, hold: &mut ScanMemoryUse) -> Option<Box<ScanSegment>> {
         let ticket = take(&mut hold.ticket)?;
         let mut parked = self.parked.lock();
@@ -115,7 +116,7 @@ impl ScanMemory {
         Some(segment)
     }
 
-    /// Sets the maximum number of bytes that all scans together may keep between their calls.
+    /// Sets the maximum number of bytes that all scans together may keep between calls.
     pub(crate) fn limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }

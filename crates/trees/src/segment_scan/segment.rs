@@ -1,4 +1,4 @@
-//! A segment: the merge of the memtables and runs that have keys in a range of a scan.
+//! A segment: the merge of the memtables and runs that have keys in one range of a scan.
 
 use super::sources::{MemtableScanCursor, ScanInput, SourceRangeDeletes};
 use crate::run::{self, CursorAccess};
@@ -20,18 +20,18 @@ use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// After this number of consecutive records from the same source, all further records of that
-/// source up to the next key of any other source are consumed together. Finding that next key costs
-/// as much as consuming a few records one by one.
+/// After this many consecutive records from one source, all further records of that source up to
+/// the next key of any other source are consumed in one go. Finding that next key costs as much as
+/// consuming a few records one by one.
 /// Tuning: `4` since 2026-11-23.
 const STREAK: u32 = 4;
 
-/// The position at which a scan continues.
+/// Where a scan continues.
 #[derive(Clone, Debug)]
 pub(crate) enum ScanPosition {
     /// Before all keys, in the direction of the scan.
     Start,
-    /// At this key, or at the next one in the direction of the scan.
+    /// At this key, or at the next one in the scan's direction.
     At(Vec<u8>),
     /// After this key, in the direction of the scan.
     Behind(Vec<u8>),
@@ -45,20 +45,21 @@ pub(crate) struct ScanParameters {
     pub(crate) direction: MergeDirection,
     pub(crate) at: SequenceNumber,
     pub(crate) now_ms: u64,
-    /// Number of further records that the scan will probably read.
+    /// Number of further records that the scan is expected to read.
     pub(crate) expected: usize,
     pub(crate) long_values: LongValues,
 }
 
 impl ScanParameters {
-    /// Returns the sequence number and the time as of which the scan reads.
+    /// Returns the sequence number and the time that the scan reads as of.
     pub(crate) fn moment(&self) -> ReadPoint {
         (self.at, self.now_ms)
     }
 }
 
 impl ScanPosition {
-    /// Returns the range without live keys that contains the position, if `empty` has such a range.
+    /// Returns the range in `empty` that contains the position, if there is one. Such a range has
+    /// no live keys.
     pub(crate) fn empty_range(&self, wanted: &ScanParameters, empty: &EmptyRanges) -> Option<EmptyRange> {
         let (range, moment) = (&wanted.range, wanted.moment());
         let from_above = || empty.below(range.high.as_deref()?, moment);
@@ -83,30 +84,29 @@ impl ScanPosition {
     }
 }
 
-/// The open sources of a scan for a key range. They belong to one version of the dictionary's list
-/// of runs.
+/// A scan's open sources for a key range. They belong to one version of the dictionary's list of
+/// runs.
 pub(crate) struct ScanSegment {
     version: u64,
     /// The key range of the segment, which is within the range of the scan.
     pub(crate) range: KeyRange,
     merged: MergingIter<ScanInput>,
-    /// The number of memtables. The memtables are the first sources, followed by the runs.
+    /// Number of memtables, which come before the runs in the list of sources.
     memtables: usize,
-    /// The runs that have range deletes: the index of the source, the run, and the key range in
-    /// which the run is live.
+    /// The runs with range deletes: the index of the source, the run, and the key range in which
+    /// the run is live.
     deletes: Vec<(usize, run::IndexedRun, KeyRange)>,
     /// Whether any source has range deletes.
     has_deletes: bool,
-    /// The key that was examined last, except for keys that only the batch has. `is_done` tells
-    /// whether the key has been processed completely.
+    /// The last key examined, except for keys that only the batch has. `is_done` tells whether the
+    /// key has been processed completely.
     key: Vec<u8>,
     is_done: bool,
-    /// The index of the source of the last record, and the number of consecutive records from that
-    /// source.
+    /// The source index of the last record, and the number of consecutive records from that source.
     streak: (usize, u32),
 }
 
-/// The result of examining a key.
+/// What a scan found out about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanOutcome {
     /// The key has a value.
@@ -117,14 +117,13 @@ pub(crate) enum ScanOutcome {
     DeadInRun,
 }
 
-/// A run to be scanned, the key range in which it is live, and its approximate number of records
-/// there.
+/// A run to scan, the key range in which it is live, and its approximate number of records there.
 pub(crate) type RunShare = (run::IndexedRun, KeyRange, f64);
 
 impl ScanSegment {
-    /// Opens the sources for `range` at a position. `shares` has the runs of the dictionary's
-    /// version `version`, from newest to oldest. `memtables` have newer data than the runs, and
-    /// also come newest first.
+    /// Opens the sources for `range` at a position. `shares` lists the runs of the dictionary's
+    /// version `version`, from newest to oldest. `memtables` have newer data than the runs, and are
+    /// also ordered from newest to oldest.
     pub(crate) fn open<'m>(
         store: &Store,
         (version, shares): (u64, Vec<RunShare>),
@@ -180,8 +179,8 @@ impl ScanSegment {
         Ok(segment)
     }
 
-    /// Acquires the memtables again at the beginning of a call. Returns `false` if the segment must
-    /// be opened again, because the version or the list of memtables has changed.
+    /// Reacquires the memtables at the beginning of a call. Returns `false` if the segment must be
+    /// opened again, because the version or the list of memtables has changed.
     pub(crate) fn attach<'m>(
         &mut self,
         version: u64,
@@ -232,7 +231,7 @@ impl ScanSegment {
         (size_of::<ScanSegment>() + all) as u64
     }
 
-    /// Returns the next key, which may have a value or not; `None` if no key is left.
+    /// Returns the next key, whether or not it has a value, or `None` if no key is left.
     pub(crate) fn next_key(&self) -> Option<&[u8]> {
         self.merged.key()
     }
@@ -246,7 +245,7 @@ impl ScanSegment {
         }
     }
 
-    /// Returns the key that was examined last. Valid only if that key had no value.
+    /// Returns the last key examined. Valid only if that key had no value.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
@@ -257,7 +256,7 @@ impl ScanSegment {
     }
 
     /// Consumes the next key and all its messages, and adds the key to the batch if it has a value.
-    /// If one source has all of the next records, their keys are added too, until the batch is
+    /// If the next records all come from one source, their keys are added too, until the batch is
     /// full.
     pub(crate) fn take(
         &mut self,
@@ -286,7 +285,7 @@ impl ScanSegment {
         debug_assert!(winner < self.merged.sources().len(), "source {winner}");
         let source = self.merged.source(winner);
         let key = source.key().unwrap_or_default();
-        // In nearly all cases the newest message is a put without expiry, so older messages are
+        // The newest message is nearly always a put without expiry, which makes older messages
         // irrelevant.
         if !self.has_deletes
             && let Some(record) = source.newest(wanted.at)
@@ -315,8 +314,8 @@ impl ScanSegment {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(taken),
             Err(bad) => {
-                // The records in the batch are returned first, and the error occurs again
-                // afterwards. When the error has been returned, the scan continues after this key.
+                // Return the records in the batch first. The same error then occurs again, and
+                // after it has been returned, the scan continues after this key.
                 self.is_done = batch.len() == 0;
                 return Err(bad.under_operands_of(&self.key));
             }
@@ -328,8 +327,8 @@ impl ScanSegment {
         Ok(ScanOutcome::Live)
     }
 
-    /// Notes that the next record comes from source `winner`. Returns whether the last few records
-    /// came from the same source, or whether there is only one source.
+    /// Records that the next record comes from source `winner`. Returns whether the last few
+    /// records came from the same source, or whether there is only one source.
     #[inline]
     fn continues_streak(&mut self, winner: usize) -> bool {
         let (last, length) = &mut self.streak;
@@ -343,8 +342,8 @@ impl ScanSegment {
         *length == STREAK || self.merged.sources().len() == 1
     }
 
-    /// Handles an error that occurred while the merge advanced. The position is set so that the
-    /// scan continues after the records in the batch. Returns the error.
+    /// Handles an error that occurred while the merge advanced. Sets the position so that the scan
+    /// continues after the records in the batch, and returns the error.
     #[cold]
     fn behind_batch(&mut self, batch: &ScanBatch, error: Error) -> Error {
         self.is_done = batch.len() > 0;
@@ -382,8 +381,8 @@ impl ScanSegment {
             };
             match self.merged.source(winner) {
                 ScanInput::Run(cursor) => {
-                    // If the value is known, further records are ignored; if not, the loop
-                    // continues. The result of `feed` is therefore not needed.
+                    // Once the value is known, further records are ignored. Until then the loop
+                    // continues. Either way, the result of `feed` is not needed.
                     let _ = feed(&cursor.record())?;
                 }
                 ScanInput::Memtable(above) => {
@@ -417,7 +416,7 @@ impl ScanSegment {
         }
     }
 
-    /// Moves all sources past a range without live keys, in the direction of the scan.
+    /// Moves all sources past a range without live keys, in the scan's direction.
     pub(crate) fn leap(&mut self, empty: &EmptyRange, direction: MergeDirection) -> Result<()> {
         let is_inside = |key: &[u8]| *empty.start <= *key && *key < *empty.end;
         for source in self.merged.sources_mut() {
@@ -434,7 +433,7 @@ impl ScanSegment {
     }
 
     /// If a range delete covers the next key, moves all sources with older data past the end of
-    /// that delete.
+    /// that range delete.
     pub(crate) fn skip(&mut self, wanted: &ScanParameters) -> Result<()> {
         if !self.has_deletes {
             return Ok(());
@@ -466,7 +465,7 @@ impl ScanSegment {
     }
 }
 
-/// Moves a source past the range `start..end` in the direction of the scan.
+/// Moves a source past the range `start..end` in the scan's direction.
 fn go_behind(source: &mut ScanInput, start: &[u8], end: &[u8], direction: MergeDirection) -> Result<()> {
     match direction {
         MergeDirection::Forward => source.seek(end),
@@ -480,8 +479,8 @@ fn go_behind(source: &mut ScanInput, start: &[u8], end: &[u8], direction: MergeD
     }
 }
 
-/// Adds a record to the batch. Returns `false`, without adding it, if the value is too long to be
-/// loaded together with the others later.
+/// Adds a record to the batch. Returns `false` without adding it if the value is too long to be
+/// loaded later with the others.
 #[inline]
 fn push(batch: &mut ScanBatch, key: &[u8], value: RecordValue<'_>, long_values: LongValues) -> bool {
     match value {
@@ -493,12 +492,12 @@ fn push(batch: &mut ScanBatch, key: &[u8], value: RecordValue<'_>, long_values: 
 }
 
 /// Returns the approximate number of leaves of a run that a scan will read. `share` is the fraction
-/// of the `expected` records that the run will supply.
+/// of the `expected` records that come from the run.
 fn leaves(expected: usize, run: &run::IndexedRun, share: f64) -> usize {
     let summary = run.summary();
     let records = expected as f64 * share;
     let leaves = records * summary.leaves as f64 / summary.records.max(1) as f64;
-    // The scan usually starts in the middle of the first leaf.
+    // A scan usually starts in the middle of its first leaf.
     if expected == 0 {
         1
     } else {
@@ -506,8 +505,8 @@ fn leaves(expected: usize, run: &run::IndexedRun, share: f64) -> usize {
     }
 }
 
-/// Returns the range deletes of all sources, each with the index of its source. The memtables are
-/// the first of `sources`; `runs` has the runs with range deletes.
+/// Returns the range deletes of all sources, each with the index of its source. `sources` lists the
+/// memtables first, and `runs` lists the runs with range deletes.
 fn deletes_of<'s>(
     sources: &'s [ScanInput],
     runs: &'s [(usize, run::IndexedRun, KeyRange)],
@@ -523,8 +522,8 @@ fn deletes_of<'s>(
     )
 }
 
-/// Removes keys from the range `within` of an older source that are not needed: those before the
-/// position, and those that range deletes of newer sources cover there. They need not be read.
+/// Narrows the range `within` of an older source, to skip keys before the position and keys that
+/// range deletes of newer sources cover.
 fn narrow(
     within: &mut KeyRange,
     sources: &[ScanInput],
@@ -549,8 +548,8 @@ fn narrow(
             }
         }
         MergeDirection::Backward => {
-            // The next relevant key is the last one before the end of the range. It is deleted if a
-            // range delete reaches up to that end.
+            // The next relevant key is the last one before the end of the range. A range delete
+            // that reaches up to that end covers it.
             let start_of = |high: &[u8]| {
                 let mut reaching =
                     deletes_of(sources, newer).filter_map(|(_, deletes)| deletes.reaching(high, wanted.at));

@@ -1,5 +1,4 @@
-//! The sources of a scan: cursors on memtables, which are released between calls, and cursors on
-//! runs.
+//! The sources of a scan: memtable cursors, which are released between calls, and run cursors.
 
 use crate::run::RunRecordCursor;
 use alluvium_base::SequenceNumber;
@@ -11,16 +10,16 @@ use alluvium_dictionary::record::StoredRecord;
 use alluvium_storage::{Error, Result};
 use std::sync::{Arc, Weak};
 
-/// A source of a scan. Boxing the larger variant would save only little memory, but cost an
-/// indirection for each record.
+/// A source of a scan. Boxing the larger variant would save little memory, but cost an indirection
+/// for each record.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum ScanInput {
     Memtable(Box<MemtableScanCursor>),
     Run(RunRecordCursor),
 }
 
-/// A cursor on the keys of a memtable in a range. It keeps the memtable alive only during a call of
-/// the scan. Its position remains valid between calls, because a memtable never moves its records.
+/// A cursor over a memtable's keys in a range. It keeps the memtable alive only during a call of
+/// the scan. Its position stays valid between calls, because a memtable never moves its records.
 pub(crate) struct MemtableScanCursor {
     name: Weak<Memtable>,
     memtable: Option<Arc<Memtable>>,
@@ -34,7 +33,7 @@ pub(crate) struct MemtableScanCursor {
 
 impl MemtableScanCursor {
     /// Creates a cursor at the first key in the range at or after `from`, in the given direction.
-    /// If `from` is `None`, the cursor is at the first key in the range.
+    /// If `from` is `None`, the cursor starts at the first key in the range.
     pub(crate) fn new(
         memtable: &Arc<Memtable>,
         range: KeyRange,
@@ -56,8 +55,8 @@ impl MemtableScanCursor {
         above
     }
 
-    /// Acquires the memtable again. Returns `false` if `memtable` is not the one for which the
-    /// cursor was created.
+    /// Reacquires the memtable. Returns `false` if `memtable` is not the one for which the cursor
+    /// was created.
     pub(crate) fn attach(&mut self, memtable: &Arc<Memtable>) -> bool {
         let same = std::ptr::eq(self.name.as_ptr(), Arc::as_ptr(memtable));
         if same {
@@ -85,7 +84,7 @@ impl MemtableScanCursor {
         versions.into_iter().flatten().map(StoredRecord::from)
     }
 
-    /// Moves to the first key in the range at or after `from`, in the direction of the cursor.
+    /// Moves to the first key in the range at or after `from`, in the cursor's direction.
     fn seek(&mut self, from: Option<&[u8]>) {
         let Some(memtable) = self.memtable.as_deref() else {
             return;
@@ -131,8 +130,8 @@ impl MemtableScanCursor {
 
 impl ScanInput {
     /// Returns the newest message of the current key with a sequence number up to `at`. For a
-    /// memtable all messages of the key are considered. For a run only the cursor's current record
-    /// is considered, and the result is `None` if that record is newer than `at`.
+    /// memtable, this considers all messages of the key. For a run, it considers only the cursor's
+    /// current record, and returns `None` if that record is newer than `at`.
     #[inline]
     pub(crate) fn newest(&self, at: SequenceNumber) -> Option<StoredRecord<'_>> {
         match self {
@@ -169,7 +168,7 @@ impl ScanInput {
         }
     }
 
-    /// Moves to the first key at or after `key`, in the direction of the scan.
+    /// Moves to the first key at or after `key`, in the scan's direction.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         match self {
             ScanInput::Run(cursor) => cursor.seek(key),
@@ -226,8 +225,8 @@ impl SourceRangeDeletes<'_> {
         }
     }
 
-    /// Returns a range that contains `key` and in which every record of an older source is deleted,
-    /// for a reader at sequence number `at`. Returns `None` if no range delete covers the key.
+    /// Returns a range that contains `key` and in which a reader at sequence number `at` finds
+    /// every record of an older source deleted. Returns `None` if no range delete covers the key.
     pub(crate) fn around(self, key: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             SourceRangeDeletes::Memtable(deletes) => deletes.around(key, at),

@@ -1,5 +1,5 @@
-//! Tests the leaf keys that an index can store: that they are correct, and that the leaves are the
-//! same with and without them.
+//! Tests that the leaf keys in an index are correct, and that leaves are the same with and without
+//! them.
 
 use super::*;
 use crate::run::adopt::{LeafDescriptor, LeafDescriptorIter};
@@ -14,7 +14,7 @@ fn options_with(leaf_keys: bool) -> RunOptions {
     }
 }
 
-/// Returns records of 1,300 bytes whose keys are the given numbers. A leaf has three such records.
+/// Returns records of 1,300 bytes with the given numbers as keys. A leaf has three of them.
 fn model(numbers: impl Iterator<Item = u32>) -> Model {
     let key = |number: u32| format!("{number:08}").into_bytes();
     let record = |number| ((key(number), Reverse(1)), put([7; 1300]));
@@ -58,8 +58,7 @@ fn an_index_says_the_keys_of_its_leaves_and_the_leaves_are_those_of_one_that_doe
 #[test]
 fn leaves_between_each_others_keys_are_taken_over_and_their_keys_are_said_again() {
     let store = store();
-    // The leaves of the two runs alternate: there is a leaf of one run between any two consecutive
-    // leaves of the other.
+    // The leaves of the two runs alternate.
     let stretch = |of: u32| (0..300u32).filter(move |number| number / 3 % 2 == of);
     let models = [0, 1].map(|of| model(stretch(of)));
     let runs = models

@@ -104,7 +104,7 @@ fn damaged_nodes_that_are_left_out_are_passed_by_either_way() {
     }
 }
 
-/// Flips one bit on the device. A second call with the same offset restores the bit.
+/// Flips one bit on the device. A second call with the same offset flips it back.
 fn flip(store: &Store, at: u64) {
     let file = store.tiers().get(0).unwrap();
     let block = at / 512 * 512;
@@ -113,7 +113,7 @@ fn flip(store: &Store, at: u64) {
     file.write_at(block, bytes, Purpose::Other).unwrap();
 }
 
-/// Whatever bytes a leaf or an index node contains, decoding them must not panic.
+/// Whatever bytes a leaf or an index node contains, decoding it must not panic.
 #[test]
 fn nodes_of_any_bytes_do_not_panic() {
     let store = store();
@@ -144,7 +144,7 @@ fn nodes_of_any_bytes_do_not_panic() {
     for _ in 0..30_000 {
         let mut bytes = if random.bool() { leaf.clone() } else { root.clone() };
         for _ in 0..random.usize(1..4) {
-            // Change a byte in the header, or one among the leaf keys at the end of an index node.
+            // Change a byte in the header, or among the leaf keys at the end of an index node.
             let at = random.usize(..bytes.len().min(160));
             let at = if random.u8(..4) == 0 {
                 bytes.len() - 1 - at

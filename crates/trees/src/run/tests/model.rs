@@ -3,8 +3,8 @@
 use super::*;
 use alluvium_dictionary::record::MAX_KEY;
 
-/// Returns random records. Keys have different lengths and several versions; some records are
-/// deletes, merges, puts that expire, or have long values.
+/// Returns random records. Keys vary in length and have several versions. Some records are deletes,
+/// merges or puts that expire, and some have long values.
 fn random_model(random: &mut fastrand::Rng, records: usize, shape: u8) -> Model {
     let mut model = Model::new();
     let mut key = Vec::new();

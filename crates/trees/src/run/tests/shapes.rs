@@ -6,7 +6,7 @@ use crate::run::path::{IndexPath, PathTarget};
 use alluvium_dictionary::nodes::DirectNodeReader;
 use alluvium_dictionary::record::RecordValue;
 
-/// Returns the number of records in the leaf of the run that has the most records.
+/// Returns the largest number of records in any leaf of the run.
 pub(super) fn most_records_in_a_leaf(store: &Store, run: &IndexedRun) -> u64 {
     let guard = store.epochs().pin();
     let (cache, purpose) = (store.cache(), Purpose::Other);
@@ -88,7 +88,7 @@ fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
     let mut owners: BTreeMap<u64, u8> = BTreeMap::new();
     let mut owned = |node: &NodePointer, key: &[u8], codec: NodeCodec| {
         assert_eq!(*owners.entry(node.offset).or_insert(key[0]), key[0], "{node:?}");
-        // A node of one page is stored uncompressed if compression would not save space.
+        // Compressing a node of one page saves no space, so it is stored uncompressed.
         assert!(
             node.codec == codec || (node.pages == 1 && codec != NodeCodec::None),
             "{node:?}"
@@ -117,7 +117,7 @@ fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
 
 #[test]
 fn a_tall_run_is_walked_both_ways() {
-    // Because of the long separators, the index has many levels although there are few records.
+    // The long separators give the index many levels, although there are few records.
     let mut random = fastrand::Rng::with_seed(3);
     let mut model = Model::new();
     for number in 0..3000u32 {
@@ -133,8 +133,7 @@ fn a_tall_run_is_walked_both_ways() {
     };
     let run = run_of(&store, &options, &model);
     compare(&store, &run, &model, &mut random, "tall");
-    // Because the separators have long, distinct suffixes, each index node has two or three
-    // children.
+    // The separators have long, distinct suffixes, so each index node has two or three children.
     let mut model = Model::new();
     for number in 0..400u32 {
         let key = [

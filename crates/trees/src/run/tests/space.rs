@@ -5,7 +5,7 @@ use super::*;
 use alluvium_dictionary::record::RecordValue;
 use alluvium_storage::extents::UNIT;
 
-/// Returns records with ascending keys and values of 100 bytes, a few MiB in total.
+/// Returns records with ascending keys and 100-byte values, a few MiB in total.
 fn sequential(count: u32) -> Model {
     let mut model = Model::new();
     for number in 0..count {
@@ -53,7 +53,7 @@ fn a_range_reads_only_extents_that_it_needs() {
     }
 }
 
-/// Inverts every bit of an extent on the device. A second call restores the extent.
+/// Inverts every bit of an extent on the device. A second call restores it.
 fn overwrite(store: &Store, used: &ExtentUse) {
     let file = store.tiers().get(used.extent.tier).unwrap();
     let len = used.extent.bytes() as usize;
@@ -123,7 +123,7 @@ fn a_builder_that_is_dropped_or_abandoned_leaves_nothing_behind() {
     drop(builder);
     assert_eq!(store.extents().usage().total().provisional_bytes, before);
     for _ in 0..3 {
-        // The same locations on the device are reused repeatedly within one generation.
+        // The same device locations are reused repeatedly within one generation.
         let built = build(&store, &options(), &model);
         let mut random = fastrand::Rng::with_seed(1);
         let key = format!("user{:012}", random.u32(..20_000)).into_bytes();
@@ -200,8 +200,8 @@ fn a_cold_lookup_reads_one_node_when_the_index_is_cached() {
     let reads = || directory.counters().snapshot().of(Purpose::Lookup).reads;
     let mut random = fastrand::Rng::with_seed(4);
     let lookups = 300;
-    // Only index nodes may be cached at this point. All leaves are removed from the cache,
-    // including those that were cached when they were written.
+    // Only index nodes may be cached now. Evict all leaves, including those that were cached when
+    // they were written.
     let mut found = 0;
     let before = reads();
     for _ in 0..lookups {
@@ -267,7 +267,7 @@ impl Walked {
     }
 
     /// Reads `records` records with a cursor that expects to read `expected` leaves. Returns the
-    /// number of reads, and the number of pages that were evicted from the cache.
+    /// number of reads, and the number of pages evicted from the cache.
     fn walk(
         &self,
         direction: MergeDirection,
@@ -307,7 +307,7 @@ fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
     const RECORDS: usize = Walked::RECORDS;
     let walked = Walked::new();
     let per_leaf = walked.per_leaf;
-    // As long as the cache has free space, the leaves that a scan has read remain in it.
+    // As long as the cache has free space, the leaves that a scan has read stay in it.
     let (first, _) = walked.walk(MergeDirection::Forward, 0, RECORDS / 4, 1);
     let (known, _) = walked.walk(MergeDirection::Forward, 0, RECORDS / 4, 1);
     assert!(known * 8 < first, "{known} reads of what was read by {first}");
@@ -342,7 +342,7 @@ fn what_compactions_have_walked_through_makes_room_in_the_cache() {
     let walked = Walked::new();
     let mut left = Vec::new();
     for access in [CursorAccess::Streaming, CursorAccess::Replacing] {
-        // The leaves of the first sixth are hot, and a check or a compaction then reads them.
+        // The leaves of the first sixth are hot when a check or a compaction reads them.
         // Afterwards, lookups read half of all leaves once, but none of the hot ones.
         let look_up = |keys: std::ops::Range<usize>| {
             for first in keys.step_by(walked.per_leaf) {
@@ -391,7 +391,7 @@ fn long_walks_find_what_was_looked_up() {
     let (known, _) = walked.walk(MergeDirection::Forward, MIDDLE, 60 * per_leaf, 60);
     assert_eq!(known, 0, "reads of what was looked up");
     // The scans start within the cached leaves, far before them, and just before them. In the last
-    // case some of the first leaves that are requested are cached.
+    // case, some of the first requested leaves are cached.
     for before in [0, 40].into_iter().chain(1..4) {
         let reach = before * per_leaf;
         walked.walk(MergeDirection::Forward, MIDDLE - reach, 200 * per_leaf, 300);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Returns records with several long values, some of several MiB, among records with short values.
+/// Returns records with several long values, some of them several MiB, among records with short
+/// values.
 fn long_values() -> Model {
     let mut random = fastrand::Rng::with_seed(8);
     let lengths = [
@@ -45,8 +46,8 @@ fn values_of_any_length_are_read_back() {
 
 #[test]
 fn a_value_of_many_levels_is_read_back() {
-    // With pages of 4 KiB, a node of pointers has 2048 of them, so a value of 129 MiB needs two
-    // levels of pointers.
+    // With 4 KiB pages, a pointer node has 2048 pointers, so a value of 129 MiB needs two levels of
+    // them.
     let store = store_with(4096, 8 << 20);
     let mut value: Vec<u8> = (0..129u32 << 20).map(|at| (at >> 12) as u8).collect();
     value.push(1);
