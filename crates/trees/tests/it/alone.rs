@@ -5,9 +5,9 @@ use alluvium_storage::store::Store;
 use alluvium_trees::tiered::{CheckLevel, CompactionJob, TieredTree, TreeOptions};
 use std::sync::Arc;
 
-/// Operations of the owner of a store on its tree.
+/// What the owner of a store does with its tree.
 pub(crate) trait Alone: Sized {
-    /// Opens the tree of the durable generation, or an empty one.
+    /// Opens the tree of the durable generation, or creates an empty one.
     fn open_alone(store: Arc<Store>, options: TreeOptions) -> Result<Self>;
 
     /// Writes a durable generation that contains the tree.

@@ -57,7 +57,8 @@ fn a_trunk_of_many_nodes_with_long_keys_is_read_back() {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let store = Store::create(Arc::clone(&directory), &crate::world::store_options(), b"").unwrap();
     let tree = TieredTree::create(Arc::new(store), options());
-    // Separators include the keys' common prefix, and every trunk node has several of them.
+    // Separators include the long common prefix of the keys, and every trunk node has several
+    // separators.
     let key = |number: u32| [&[b'k'; 6000][..], format!("{number:08}").as_bytes()].concat();
     let count = 9_000;
     for part in 0..count / 100 {

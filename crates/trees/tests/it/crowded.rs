@@ -17,13 +17,13 @@ fn key(number: u32) -> Vec<u8> {
     format!("{number:08}").into_bytes()
 }
 
-/// Returns the length of a value. Every seventh value is separated from its leaf, so its lookup
-/// needs two nodes.
+/// Returns the length of a value. Every seventh value is stored outside of its leaf, so looking it
+/// up takes two nodes.
 fn len(number: u32) -> usize {
     if number.is_multiple_of(7) { 2000 } else { 900 }
 }
 
-/// A tree of two runs, the newer with every other key. Each leaf holds a few keys.
+/// A tree with two runs, of which the newer has every other key. Each leaf holds a few keys.
 fn tree() -> TieredTree {
     let options = StoreOptions {
         cache_bytes: 1 << 20,

@@ -1,4 +1,4 @@
-//! Estimates of a tree: memory, compaction debt, the sizes of ranges.
+//! A tree's estimates of memory, compaction debt and range sizes.
 
 use crate::alone::Alone;
 use crate::schema::schema;
@@ -22,7 +22,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("{number:08}").into_bytes()
 }
 
-/// Writes 500 keys, not in key order.
+/// Writes 500 keys out of order.
 fn write(tree: &TieredTree, part: u32, message: impl Fn(u64) -> Message<'static>) {
     let memtable = Memtable::new(1 << 20);
     let mut sequence = tree.cut();
@@ -89,7 +89,7 @@ fn a_tree_knows_about_what_it_holds_and_what_it_owes() {
     assert!(most.pending_bytes < 2 * user, "{most:?}");
 
     let everything = KeyRange::everything();
-    // Ranges within a leaf include the runs' leaves at both ends of the range.
+    // A range also counts the run leaves that extend beyond its ends.
     let len = tree.approximate_len(&everything).unwrap();
     assert!(len.abs_diff(u64::from(KEYS)) < u64::from(KEYS) / 10, "{len}");
     let size = tree.size_on_disk(&everything).unwrap();
@@ -105,8 +105,8 @@ fn a_tree_knows_about_what_it_holds_and_what_it_owes() {
         let range = KeyRange::new(&key(low), Some(&key(high)));
         let wanted = u64::from(high.min(KEYS).saturating_sub(low));
         let found = tree.approximate_len(&range).unwrap();
-        // A leaf has about 36 records. Each run on the path has one partially counted leaf at each
-        // end.
+        // A leaf has about 36 records. Each run on the path has one partially covered leaf at each
+        // end of the range.
         assert!(
             found.abs_diff(wanted) <= wanted / 10 + 2 * 36 * runs,
             "{low} to {high}: {found}, {runs} runs"
@@ -147,7 +147,7 @@ fn different_keys_are_counted_however_often_they_were_written() {
     };
     let tree = TieredTree::create(Arc::new(store), options);
     assert_eq!(tree.distinct_keys().unwrap().keys, 0.0);
-    // All keys once, then a quarter of them four more times. Compactions are unlimited.
+    // Write all keys once, then a quarter of them four more times. Compactions are unlimited.
     let parts = KEYS / 500;
     for part in (0..parts).chain((0..parts).map(|part| part % (parts / 4))) {
         write(&tree, part, |sequence| Message::put(sequence, &[7; 100]));

@@ -1,4 +1,5 @@
-//! The reference model: all messages to every key, and the result of a read at any sequence number.
+//! The reference model: all messages for every key, and the result of a read at any sequence
+//! number.
 
 use alluvium_base::{MessageKind, SequenceNumber};
 use std::collections::BTreeMap;
@@ -42,8 +43,8 @@ impl History {
         }
     }
 
-    /// Returns the value that a reader at `at` sees at time `now_ms`, directly from the definition
-    /// of each message kind.
+    /// Returns the value that a reader at sequence number `at` sees at time `now_ms`, derived
+    /// directly from the definition of each message kind.
     pub(crate) fn read(&self, key: &[u8], at: SequenceNumber, now_ms: u64) -> Option<Vec<u8>> {
         self.value(key, self.events.get(key)?, at, now_ms)
     }
@@ -87,8 +88,8 @@ impl History {
         found.collect()
     }
 
-    /// Discards the messages that no reader at or above `horizon` needs: older messages hidden by
-    /// newer ones from every reader, and range deletes that cover no messages.
+    /// Discards what no reader at or above `horizon` needs: older messages that newer ones hide
+    /// from every reader, and range deletes that every reader sees, after applying them.
     pub(crate) fn forget(&mut self, horizon: SequenceNumber) {
         let ranges = &self.ranges;
         self.events.retain(|key, events| {
@@ -135,7 +136,7 @@ impl History {
         self.events.keys().cloned()
     }
 
-    /// Appends the messages of another history after `last`.
+    /// Appends the messages of another history, with `last` added to their sequence numbers.
     pub(crate) fn append(&mut self, newer: History, last: SequenceNumber) {
         for (key, events) in newer.events {
             let events = events.into_iter().map(|event| Event {
@@ -149,7 +150,7 @@ impl History {
             .extend(ranges.map(|(start, end, sequence)| (start, end, sequence + last)));
     }
 
-    /// Discards everything after `sequence`.
+    /// Discards everything newer than `sequence`.
     pub(crate) fn cut(&mut self, sequence: SequenceNumber) {
         self.ranges.retain(|range| range.2 <= sequence);
         self.events.retain(|_, events| {

@@ -1,4 +1,4 @@
-//! The layers of an ingest alone, compared with a reference after each change.
+//! The layers of an unattached ingest, compared with a reference after each change.
 
 use crate::under_way::UnderWay;
 use crate::world::Workload;

@@ -1,4 +1,4 @@
-//! Behaviour that differs by keyspace: compaction filters.
+//! Behaviour that differs between keyspaces: compaction filters.
 
 use crate::alone::Alone;
 use crate::schema::appending;
@@ -31,7 +31,7 @@ impl CompactionFilter for Sieve {
     }
 }
 
-/// Keyspace `f` has a filter, others have none.
+/// Only keyspace `f` has a filter.
 #[derive(Debug)]
 struct Filtered(Arc<Sieve>);
 
@@ -49,7 +49,8 @@ impl KeyspaceSchema for Filtered {
     }
 }
 
-/// Returns the value of a key: kept, removed, shortened or merged. A few of each are long.
+/// Returns a key's value, whose first byte decides whether it is kept, removed, shortened or
+/// merged. Some values of each kind are long.
 fn value(number: u32) -> Vec<u8> {
     let len = if number.is_multiple_of(25) { 3000 } else { 30 };
     vec![[b'k', b'r', b's', b'm'][number as usize % 4]; len]

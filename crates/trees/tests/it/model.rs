@@ -1,4 +1,4 @@
-//! Random operations of users and of background work, compared with the reference after every step.
+//! Random user operations and background work, compared with the reference after every step.
 
 use crate::world::{Workload, World};
 use alluvium_device::memory::MemoryDirectory;
@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Number of operations from which every outcome of a compaction must have occurred a hundred
-/// times.
+/// Number of operations from which every compaction outcome must have occurred a hundred times.
 const LARGE: u64 = 1_000_000;
 
-/// Number of operations above which the tree is not fully maintained: choosing each step examines
-/// every leaf, which then takes minutes.
+/// Number of operations above which the tree is not fully maintained. To choose a step, maintenance
+/// examines every leaf, which takes minutes in a larger tree.
 const MAINTAINED: u64 = 50_000;
 
 /// Runs one seed for `operations` operations.
@@ -54,7 +53,8 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
     world.settle().unwrap();
     world.compare_snapshots().unwrap();
     if operations <= MAINTAINED {
-        // Maintenance terminates, even while a snapshot reads data deleted since.
+        // Maintenance must come to an end, even while a snapshot reads data that has since been
+        // deleted.
         world.hold_snapshot();
         for _ in 0..200 {
             world.write().unwrap();
@@ -147,7 +147,7 @@ fn the_tree_reads_what_the_reference_reads() {
                 .map(move |&(name, workload)| (name, workload, seed))
         })
         .collect();
-    // Each idle thread runs the next seed. A run depends only on its seed.
+    // Each idle thread takes the next seed. A run depends only on its seed.
     let next = AtomicUsize::new(0);
     let done = Mutex::new((BTreeMap::<JobTransition, u64>::new(), 0, 0));
     std::thread::scope(|scope| {
@@ -190,7 +190,7 @@ fn the_tree_reads_what_the_reference_reads() {
     }
 }
 
-/// Long rows of keys fill whole leaves, and range deletes begin and end among them.
+/// Long sequences of keys fill whole leaves, and range deletes begin and end among them.
 #[test]
 fn the_tree_reads_what_the_reference_reads_beside_range_deletes() {
     let operations = number("ALLUVIUM_TREE_OPERATIONS", 30_000);

@@ -1,4 +1,4 @@
-//! Readers of the world: point lookups and scans, of the tree alone and through the memtables,
+//! The world's readers: point lookups and scans, of the tree alone and through the memtables,
 //! interleaved with other work.
 
 use crate::world::World;
@@ -21,7 +21,7 @@ enum Layers {
 }
 
 impl World {
-    /// A current point lookup through the memtables.
+    /// Performs a point lookup of the current state, through the memtables.
     pub(crate) fn get(&mut self) -> Result<()> {
         let key = self.key();
         let mut gather = [LookupState::new(MAX_SEQUENCE, self.now_ms, Some(&AppendOperator))];
@@ -34,7 +34,7 @@ impl World {
         Ok(())
     }
 
-    /// A point lookup of the tree at a snapshot.
+    /// Performs point lookups of the tree at a snapshot.
     pub(crate) fn get_at(&mut self) -> Result<()> {
         let key = self.key();
         let at = self.some_snapshot();
@@ -58,7 +58,7 @@ impl World {
                 key.escape_ascii()
             );
         }
-        // A current read that includes the memtables.
+        // Also read the current state, including the memtables.
         let gather = |_| LookupState::new(MAX_SEQUENCE, self.now_ms, Some(&AppendOperator));
         let mut gathers: Vec<LookupState<'_>> = refs.iter().map(gather).collect();
         self.stack.gather(&self.tree, &refs, &mut gathers)?;
@@ -69,7 +69,7 @@ impl World {
         self.poll_lookups()
     }
 
-    /// Lookups that are polled at intervals, interleaved with other work.
+    /// Polls several lookups in random order, interleaved with other work.
     fn poll_lookups(&mut self) -> Result<()> {
         let at = self.sequence;
         self.snapshots.push(at);
@@ -96,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// Performs other work during a read.
+    /// Performs other work in the middle of a read.
     fn work_amid(&mut self) -> Result<()> {
         match self.random.u32(..120) {
             0..3 => self.poll_step(),
@@ -112,8 +112,8 @@ impl World {
         self.snapshots.get(at).copied().unwrap_or(self.tree.cut())
     }
 
-    /// A scan of a range in either direction, interleaved with other work: of the tree at a
-    /// snapshot, or of the current state through the memtables.
+    /// Scans a range in either direction, interleaved with other work. Reads either the tree at a
+    /// snapshot, or the current state through the memtables.
     pub(crate) fn scan(&mut self) -> Result<()> {
         let layers = if self.random.bool() {
             Layers::Tree
@@ -212,8 +212,8 @@ impl World {
                 expected.as_ref().map(|(key, _)| key.escape_ascii().to_string()),
                 self.tree.draw()
             );
-            // The references of the world and of the list. Between its calls, an iterator holds no
-            // memtable.
+            // The world and the list have one reference each. The iterator must not hold another
+            // between calls.
             assert_eq!(Arc::strong_count(&self.memtable), 2);
             let Some((key, _)) = found else { break };
             self.note(&key);

@@ -1,4 +1,4 @@
-//! The nodes that a repair rewrites, and their location.
+//! The nodes that a repair rewrites, and where it writes them.
 
 use crate::alone::Alone as _;
 use crate::schema::schema_with;
@@ -80,7 +80,7 @@ fn compacted() -> [SimDirectory; 2] {
     machines
 }
 
-/// Opens the store without its map and returns the damage to the tree.
+/// Opens the store without its extent map, and surveys the damage to the tree.
 fn survey(machines: &[SimDirectory; 2]) -> (alluvium_storage::store::StoreOpening, TreeSalvage) {
     let opening = Store::open_without_map(both(machines), &store_options()).unwrap();
     let files = DataFiles {

@@ -1,11 +1,12 @@
-//! Keyspaces for tests, identified by the first bytes of a key, with different rules.
+//! Keyspaces for tests, which are identified by the first bytes of a key and have different rules.
 
 use alluvium_dictionary::merge::AppendOperator;
 use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema, OneKeyspace};
 use alluvium_storage::NodeCodec;
 use std::sync::Arc;
 
-/// Keyspaces identified by key prefixes of this many bytes. Every key is at least this long.
+/// Keyspaces that are identified by a key prefix of this many bytes. Every key is at least this
+/// long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prefixed(pub(crate) usize);
 
@@ -29,7 +30,7 @@ impl KeyspaceSchema for Prefixed {
     }
 }
 
-/// Rules with a merge operator that appends.
+/// Returns rules with a merge operator that appends.
 pub(crate) fn appending(codec: NodeCodec) -> KeyspaceRules {
     KeyspaceRules {
         operator: Some(Arc::new(AppendOperator)),
@@ -38,12 +39,14 @@ pub(crate) fn appending(codec: NodeCodec) -> KeyspaceRules {
     }
 }
 
-/// All keys in one keyspace, or in one for each prefix of `prefix` bytes.
+/// Puts all keys in one keyspace if `prefix` is 0. Otherwise, the first `prefix` bytes of a key
+/// identify its keyspace.
 pub(crate) fn schema(prefix: usize, codec: NodeCodec) -> Arc<dyn KeyspaceSchema> {
     schema_with(prefix, codec, None)
 }
 
-/// As [`schema`]. If all keys are in one keyspace, values longer than the threshold are separated.
+/// Like [`schema`], but if all keys are in one keyspace, values longer than the threshold are
+/// stored separately.
 pub(crate) fn schema_with(
     prefix: usize,
     codec: NodeCodec,

@@ -47,12 +47,13 @@ fn compact(tree: &TieredTree) {
     }
 }
 
-/// Bytes of the extents in use.
+/// Returns the number of bytes in extents that are in use.
 fn live_extents(tree: &TieredTree) -> u64 {
     tree.store().usage().0.total().live_extent_bytes
 }
 
-/// Overwrites nine of ten values of every extent with short ones.
+/// Overwrites nine in ten of each extent's values with short ones, and checks that the extents are
+/// freed.
 fn mostly_overwritten(len: usize) {
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
@@ -66,8 +67,8 @@ fn mostly_overwritten(len: usize) {
     let all = live_extents(&tree);
     assert!(all >= u64::from(KEYS) * len as u64);
     write(&tree, (0..KEYS).filter(|number| number % 10 > 0), b"short");
-    // The first compaction learns how little of each extent is live; the second rewrites the rest
-    // and frees them.
+    // The first compaction finds out how little of each extent is live. The second rewrites that
+    // rest and frees the extents.
     compact(&tree);
     assert!(live_extents(&tree) > all * 9 / 10);
     compact(&tree);
@@ -105,7 +106,7 @@ fn the_space_of_long_values_comes_back_when_most_of_their_extents_is_dead() {
     mostly_overwritten(100_000);
 }
 
-/// A tree with this fan-out, for memtables of 100 KiB.
+/// Returns an empty tree with this fan-out, for memtables of 100 KiB.
 fn empty(fanout: usize) -> TieredTree {
     empty_with(fanout, Arc::new(OneKeyspace::default()))
 }
@@ -150,7 +151,7 @@ fn keys_that_are_overwritten_evenly_keep_few_older_versions() {
     for turn in 0..6 * EVEN / AT_ONCE {
         write(&tree, (0..AT_ONCE).map(|_| random.u32(..EVEN)), &[2; 500]);
         work(&tree);
-        // By then, each key has been overwritten about twice.
+        // By now, each key has been overwritten about twice.
         if turn >= 2 * EVEN / AT_ONCE {
             let records = tree.weigh(&KeyRange::everything()).unwrap().records;
             taken.push(100 * records / u64::from(EVEN));
@@ -187,7 +188,7 @@ fn what_is_loaded_in_order_is_written_once_and_every_lookup_asks_one_run() {
         let found = tree.get(&key(number), MAX_SEQUENCE, 0).unwrap();
         assert_eq!(found.as_deref(), Some(&[3; 500][..]), "{number}");
     }
-    // Writes in between are in newer runs and are found first.
+    // Writes to keys in between end up in newer runs and are found first.
     write(&tree, (0..count).step_by(10), &[4; 5]);
     work(&tree);
     for number in (0..count).step_by(5) {
@@ -205,8 +206,8 @@ fn what_is_loaded_in_order_is_written_once_and_every_lookup_asks_one_run() {
     );
 }
 
-/// Overwrites one key a million times, with snapshots at some moments. Returns the number of
-/// remaining records, and bytes on disk.
+/// Overwrites one key a million times, with snapshots at the given sequence numbers. Returns the
+/// number of records left, and of bytes on disk.
 fn overwritten(snapshots: &[u64]) -> (u64, u64) {
     const MEMTABLES: u64 = 50;
     const EACH: u64 = 20_000;
@@ -272,7 +273,7 @@ fn overwrites_take_no_space_while_snapshots_are_held() {
 
 #[test]
 fn what_is_left_of_a_well_compressed_node_is_known_to_be_needed() {
-    // The share of a tiny value rounds down to zero bytes.
+    // A tiny value's share of its node rounds down to zero bytes.
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
     let options = TreeOptions {

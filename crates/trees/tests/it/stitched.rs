@@ -1,5 +1,5 @@
-//! Leaves that compactions of the tiered tree reuse without reading them: bytes written and read
-//! for sequential, random and mixed loads, with and without reuse.
+//! Leaves that compactions of the tiered tree adopt without reading them. Compares the bytes
+//! written and read for sequential, random and mixed loads, with and without adoption.
 
 use crate::alone::Alone;
 use alluvium_base::message::MAX_SEQUENCE;
@@ -77,7 +77,7 @@ impl Loaded {
         }
     }
 
-    /// Flushes the memtable into the tree and runs all work that is due.
+    /// Flushes the memtable into the tree and runs all due work.
     fn sink(&mut self) {
         let fresh = Arc::new(Memtable::new(2 << 20));
         let sealed = std::mem::replace(&mut self.memtable, fresh);
@@ -97,7 +97,7 @@ impl Loaded {
         }
     }
 
-    /// Bytes written to runs and filters per user byte, in hundredths.
+    /// Returns the bytes written to runs and maplets per user byte, in hundredths.
     fn amplification(&self) -> u64 {
         let stats = self.tree.stats();
         100 * (stats.compacted_bytes + stats.incorporated_bytes) / self.written
@@ -124,7 +124,7 @@ impl Loaded {
     }
 }
 
-/// Loads `count` keys. A share of them follows the previous key, and the others are random.
+/// Loads `count` keys. Some of them ascend in order, and the others are random keys above those.
 fn mixed(adoption: AdoptionPolicy, in_order_percent: u64, count: u64) -> Loaded {
     let mut loaded = Loaded::new(adoption);
     let mut random = fastrand::Rng::with_seed(9);
@@ -138,7 +138,7 @@ fn mixed(adoption: AdoptionPolicy, in_order_percent: u64, count: u64) -> Loaded 
     loaded
 }
 
-/// Overwrites clusters of neighbouring keys of an earlier load.
+/// Loads keys, and then overwrites clusters of neighbouring ones.
 fn clustered(adoption: AdoptionPolicy, cluster: u64, count: u64) -> Loaded {
     let mut loaded = Loaded::new(adoption);
     (0..count).for_each(|number| loaded.put(number));
@@ -171,7 +171,8 @@ fn what_comes_in_order_is_taken_over_and_never_read() {
         with + bytes / 2 < without,
         "{with} and {without} bytes read, {bytes} taken over"
     );
-    // A fully sequential load already passes the trunk as whole runs.
+    // A fully sequential load passes through the trunk as whole runs even without adopting single
+    // leaves.
     let ordered = mixed(AdoptionPolicy::WhereCheaper, 100, 20_000);
     assert!(ordered.amplification() < 110, "{}", ordered.amplification());
 }
@@ -205,7 +206,7 @@ fn clusters_leave_their_neighbours_where_they_are_and_all_space_comes_free() {
         live(&adopting) < 2 * live(&copying),
         "extents are not held for a leaf or two"
     );
-    // After everything is deleted, no extent of any run remains.
+    // Once everything is deleted, no extent of any run remains.
     let mut loaded = adopting;
     loaded.sequence += 1;
     let everything = [0xff; 9];
@@ -232,7 +233,7 @@ fn clusters_leave_their_neighbours_where_they_are_and_all_space_comes_free() {
     assert!(usage.live_extent_bytes <= 8 * UNIT, "{usage:?}");
 }
 
-/// Loads keys in order with random ones above them, deletes a range of the former, and continues.
+/// Loads keys in order, mixed with random ones, deletes a range of them, and continues.
 fn with_a_deleted_range(adoption: AdoptionPolicy) -> Loaded {
     let mut loaded = Loaded::new(adoption);
     let mut random = fastrand::Rng::with_seed(5);
@@ -268,7 +269,7 @@ fn leaves_are_taken_over_beside_a_deleted_range_and_dropped_within_it() {
     adopting.check();
     let (with, without) = (adopting.amplification(), copying.amplification());
     assert!(with < without, "{with} and {without} hundredths");
-    // What the deletes have not reached yet is rewritten.
+    // Compact what the range delete has not reached yet.
     for low in [4_000u64, 6_000, 8_900] {
         adopting.tree.compact_fully(&low.to_be_bytes()).unwrap();
     }
@@ -283,7 +284,7 @@ fn leaves_are_taken_over_beside_a_deleted_range_and_dropped_within_it() {
     );
 }
 
-/// Prints the bytes written per user byte, with and without reuse:
+/// Prints the bytes written per user byte, with and without adoption:
 ///
 /// ```text
 /// ALLUVIUM_STITCHED_KEYS=300000 \

@@ -1,4 +1,4 @@
-//! An unfinished ingest and its tree: layers of random messages, compared with a reference.
+//! An unfinished ingest into a tree: layers of random messages, compared with a reference.
 
 use crate::history::History;
 use crate::world::Workload;
@@ -31,7 +31,7 @@ impl UnderWay {
         self.ingest.layers() + 1
     }
 
-    /// Writes a layer of random messages with keys from `key_of`, or of a range delete.
+    /// Writes a layer with either random messages for keys from `key_of`, or a range delete.
     pub(crate) fn write_layer(
         &mut self,
         random: &mut fastrand::Rng,
@@ -85,14 +85,14 @@ impl UnderWay {
         self.ingest.end_layer()
     }
 
-    /// Drops some of the newest layers.
+    /// Drops some of the newest layers, or none.
     pub(crate) fn take_back(&mut self, random: &mut fastrand::Rng) {
         let layers = random.u64(..=self.ingest.layers());
         self.ingest.keep(layers);
         self.own.cut(layers);
     }
 
-    /// Compares the layers' messages to a key.
+    /// Compares the messages for a key with the reference.
     pub(crate) fn compare(&self, key: &[u8], now_ms: u64) -> Result<()> {
         let mut gather = LookupState::new(MAX_SEQUENCE, now_ms, Some(&AppendOperator));
         self.ingest.gather(LookupKey::new(key), &mut gather)?;
@@ -110,7 +110,7 @@ impl UnderWay {
         );
     }
 
-    /// Compares a walk over a range.
+    /// Compares a walk over a range with the reference.
     pub(crate) fn compare_walk(
         &self,
         range: &KeyRange,
@@ -135,7 +135,7 @@ impl UnderWay {
         Ok(())
     }
 
-    /// Attaches the ingest to its tree as the commits after `last`. Returns their number.
+    /// Attaches the ingest to its tree as the commits after `last`. Returns the number of commits.
     pub(crate) fn attach(self, last: SequenceNumber, history: &mut History) -> Result<u64> {
         let layers = self.ingest.layers();
         self.ingest.attach(last + 1)?;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Number of concurrent compactions.
 const WORKERS: usize = 20;
 
-/// Distribution of keys and frequency of operations.
+/// The distribution of keys and the frequency of operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
     pub(crate) keys: u32,
@@ -42,11 +42,11 @@ pub(crate) struct Workload {
     pub(crate) shape: TrunkShape,
     pub(crate) victim: VictimPolicy,
     pub(crate) codec: NodeCodec,
-    /// Bytes of a keyspace's prefix. With 0, all keys are in one keyspace.
+    /// Length in bytes of the keyspace prefix. If 0, all keys are in one keyspace.
     pub(crate) prefix: usize,
-    /// Number of concurrent snapshots.
+    /// Maximum number of concurrent snapshots.
     pub(crate) snapshots: usize,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub(crate) page: u32,
     /// Values longer than this are stored separately from their keys.
     pub(crate) value_threshold: Option<usize>,
@@ -119,7 +119,7 @@ pub(crate) struct World {
     pub(crate) memtable: Arc<Memtable>,
     /// The memtable holds the commits above this sequence number.
     base: SequenceNumber,
-    /// A sealed memtable, its base, its cut, and its incorporation.
+    /// A sealed memtable, its base, its cut, and its flush if that has started.
     sealed: Option<(
         Arc<Memtable>,
         SequenceNumber,
@@ -127,7 +127,7 @@ pub(crate) struct World {
         Option<TreeIncorporation>,
     )>,
     pub(crate) stack: Arc<MemtableStack>,
-    /// Concurrent compactions.
+    /// The compactions that run concurrently.
     steps: Vec<TreeStep>,
     digesting: Option<RootFilterBuilder>,
     ingest: Option<UnderWay>,
@@ -135,14 +135,14 @@ pub(crate) struct World {
     pub(crate) ingests: u64,
     pub(crate) snapshots: Vec<SequenceNumber>,
     pub(crate) sequence: SequenceNumber,
-    /// Sequence number of the newest checkpoint, to which a reopening returns.
+    /// Sequence number of the newest checkpoint, which is the state after reopening.
     durable: SequenceNumber,
     next_in_order: u32,
     pub(crate) now_ms: u64,
-    /// A hash of all results, to compare two runs of one seed.
+    /// A hash of all results, for comparing two runs of one seed.
     pub(crate) trace: u64,
     pub(crate) maintenance: MaintenanceLimits,
-    /// Outcomes of compactions before the last reopening.
+    /// Compaction outcomes before the last reopening.
     edges: BTreeMap<JobTransition, u64>,
 }
 
@@ -151,7 +151,7 @@ impl World {
         let options = store_options_of(&workload);
         let store = Store::create(Arc::clone(&directory), &options, b"").unwrap();
         let tree = TieredTree::create(Arc::new(store), World::options(&workload));
-        // The results of scans do not depend on how much they may hold between calls.
+        // Scan results must not depend on how much memory scans may hold between calls.
         tree.limit_scans([u64::MAX, 0, 20_000][(seed % 3) as usize]);
         let world = World {
             directory,
@@ -180,7 +180,7 @@ impl World {
         world
     }
 
-    /// Bytes of an empty memtable.
+    /// Memory of an empty memtable in bytes.
     const EMPTY: usize = 64 << 10;
 
     fn options(workload: &Workload) -> TreeOptions {
@@ -208,7 +208,8 @@ impl World {
         self.key_of(number)
     }
 
-    /// Keys are ordered by their numbers. Some are long, and one is empty where that is permitted.
+    /// Returns the key with this number. Keys are ordered by number. Some are long, and one is
+    /// empty where that is permitted.
     fn key_of(&self, number: u32) -> Vec<u8> {
         match number {
             0 if self.workload.prefix == 0 => Vec::new(),
@@ -225,7 +226,7 @@ impl World {
         };
         let byte = self.random.u8(..);
         let mut value = vec![byte; len];
-        // Some values compress well, some by half, some not at all.
+        // Some values compress well, some by half, and some not at all.
         if self.workload.is_compressed() {
             let random = [0, len / 2, len][self.random.usize(..3)];
             self.random.fill(&mut value[..random]);
@@ -243,7 +244,7 @@ impl World {
             .min(self.tree.cut())
     }
 
-    /// Versions that no snapshot and no later reader can distinguish may be folded.
+    /// Allows versions to be folded if no snapshot and no later reader can tell them apart.
     fn raise_horizon(&self) {
         let mut snapshots = self.snapshots.clone();
         snapshots.sort_unstable();
@@ -301,7 +302,7 @@ impl World {
         Ok(())
     }
 
-    /// Seals the memtable. The previously sealed one is flushed first.
+    /// Seals the memtable, after flushing the one sealed before.
     pub(crate) fn seal(&mut self) -> Result<()> {
         while self.sealed.is_some() {
             self.poll_incorporation()?;
@@ -315,7 +316,7 @@ impl World {
         Ok(())
     }
 
-    /// Performs a slice of the flush of the sealed memtable.
+    /// Runs one slice of the sealed memtable's flush.
     pub(crate) fn poll_incorporation(&mut self) -> Result<()> {
         self.raise_horizon();
         let slice = self.random.usize(1..200);
@@ -332,7 +333,8 @@ impl World {
         };
         if step.poll(slice)? == StepProgress::Done {
             self.sealed = None;
-            // The list may still name a memtable that is already in the tree; readers handle this.
+            // The list may still contain a memtable that is already in the tree. Readers must cope
+            // with this.
             if self.random.bool() {
                 self.restack();
             }
@@ -347,7 +349,7 @@ impl World {
             .set(std::iter::once((&self.memtable, self.base)).chain(sealed));
     }
 
-    /// Performs a slice of background work.
+    /// Runs one slice of background work.
     pub(crate) fn poll_step(&mut self) -> Result<()> {
         self.raise_horizon();
         self.tree.horizon().tick(self.now_ms);
@@ -406,7 +408,7 @@ impl World {
         self.tree.maintain(&mut self.maintenance.clone())
     }
 
-    /// Takes a snapshot at the tree's cut, which stays until all snapshots are dropped.
+    /// Takes a snapshot at the tree's cut and holds it until all snapshots are dropped.
     pub(crate) fn hold_snapshot(&mut self) {
         self.snapshots.push(self.tree.cut());
     }
@@ -415,7 +417,8 @@ impl World {
     pub(crate) fn maintain_all(&mut self) -> Result<()> {
         self.seal()?;
         self.settle()?;
-        // A leaf may need maintenance again after neighbours were joined, but not much more often.
+        // A leaf may need maintenance again after it was merged with a neighbour, but not much more
+        // often.
         let most = 100 + 8 * self.tree.draw().lines().count();
         for _ in 0..most {
             if !self.maintain()? {
@@ -435,7 +438,7 @@ impl World {
         self.tree.compact_fully(&key)
     }
 
-    /// Returns the frequency in eighths with which a snapshot begins; otherwise one ends.
+    /// Returns in how many of eight cases a snapshot begins. In the others, one ends.
     fn snapshots_in_8(&self) -> u8 {
         if self.workload.snapshots > 3 { 6 } else { 4 }
     }
@@ -458,7 +461,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns the outcomes of compactions since the start.
+    /// Returns the compaction outcomes since the start.
     pub(crate) fn edges(&self) -> BTreeMap<JobTransition, u64> {
         let mut edges = self.edges.clone();
         for (edge, count) in self.tree.stats().edges {
@@ -467,8 +470,9 @@ impl World {
         edges
     }
 
-    /// A slice of an ingest: it begins, writes a layer, drops some layers, is read, is attached to
-    /// the tree, or is dropped.
+    /// Runs one step of an ingest: starts it, writes a layer, drops some layers, attaches it to the
+    /// tree, or drops it. Unless it is gone afterwards, also compares its contents with the
+    /// reference.
     pub(crate) fn ingest(&mut self) -> Result<()> {
         let Some(mut under_way) = self.ingest.take() else {
             self.ingest = Some(UnderWay::new(self.tree.ingest(AllocationClass::Normal)?));
@@ -510,7 +514,7 @@ impl World {
         Ok(())
     }
 
-    /// Drops an unfinished compaction, like a worker that stops.
+    /// Drops an unfinished compaction, as if its worker had stopped.
     pub(crate) fn drop_step(&mut self) {
         self.steps.pop();
     }

@@ -1,4 +1,4 @@
-//! Levels that reuse leaves (stitching).
+//! Levels that adopt leaves (stitching).
 
 use crate::schema::schema_with;
 use alluvium_base::SequenceNumber;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 struct Levelled {
     policy: &'static str,
     stitching: StitchPolicy,
-    /// Values longer than this are separated from their leaves.
+    /// Longer values are stored outside of their leaves.
     value_threshold: Option<usize>,
 }
 
@@ -81,7 +81,7 @@ impl StructureSubject for Levelled {
     }
 }
 
-/// Keys of one unit share their first four bytes, so a unit has a hundred neighbours.
+/// Keys of one unit share their first four bytes, so each key has a hundred neighbours in its unit.
 fn first_four(one: &[u8], other: &[u8]) -> bool {
     one.get(..4) == other.get(..4)
 }
@@ -104,7 +104,7 @@ fn story() -> StructureStory<Levelled> {
     StructureStory::new("levels-samt", subject)
 }
 
-/// Values longer than this, about half of them, are separated from their leaves.
+/// Longer values, which are about half of all, are stored outside of their leaves.
 const APART: Option<usize> = Some(150);
 
 fn stories() -> [StructureStory<Levelled>; 5] {
@@ -169,7 +169,7 @@ fn the_same_seed_gives_the_same_trace_of_levels() {
     campaign().repeat(stories(), 2);
 }
 
-/// Incorrect uses of levels by their caller.
+/// Every way in which a caller can misuse levels must be noticed.
 #[test]
 fn every_wrong_use_of_levels_is_found() {
     let flaws = [

@@ -1,4 +1,4 @@
-//! Trees in pages that are updated in place.
+//! Trees whose pages are updated in place.
 
 use alluvium_base::SequenceNumber;
 use alluvium_dictionary::contract::{BulkIngest, DictionaryScan};
@@ -15,12 +15,12 @@ use alluvium_trees::paged::node::EpsilonMode;
 use alluvium_trees::paged::{PagedDictionary, PagedOptions, TreeKind, UnderfullPolicy};
 use std::sync::Arc;
 
-/// The kind of the tree, its merging of underfull nodes, and the division of its nodes.
+/// The kind of tree, how it merges underfull nodes, and how its nodes are divided.
 #[derive(Clone, Copy, Debug)]
 struct InPages(TreeKind, UnderfullPolicy, EpsilonMode);
 
 impl InPages {
-    /// Nodes are small, so that there are many of them, and memory holds only a few.
+    /// Nodes are small, so there are many of them, and only a few fit into memory.
     fn options(self) -> PagedOptions {
         let InPages(kind, merging, epsilon) = self;
         PagedOptions {
@@ -92,8 +92,8 @@ fn stories() -> [StructureStory<InPages>; 3] {
     .map(|(name, kind, merging, epsilon)| StructureStory::new(name, InPages(kind, merging, epsilon)))
 }
 
-/// Each page is an operation of the device, and a recovery writes many of them back, so crash
-/// points are sparser.
+/// Each page is a device operation of its own, and a recovery writes many of them back, so crash
+/// points are further apart here.
 fn campaign() -> CrashTests {
     let crashes = crashes(
         "cargo test -p alluvium-trees --test it -- pages_survive_every_crash --nocapture",

@@ -28,13 +28,13 @@ use alluvium_trees::tiered::{
 };
 use std::sync::Arc;
 
-/// A tree whose options depend on the access mode of the log.
+/// A tree whose options depend on how the log is accessed.
 #[derive(Clone, Copy, Debug)]
 struct Tiered(SegmentAccess);
 
 impl Tiered {
-    /// Small, so that a run of a few hundred steps has a trunk of several levels; even smaller with
-    /// compression.
+    /// Small enough for a few hundred steps to build a trunk of several levels, and smaller still
+    /// with a written log.
     fn memtable_bytes(self) -> u64 {
         match self.0 {
             SegmentAccess::Mapped => 6 << 10,
@@ -42,7 +42,7 @@ impl Tiered {
         }
     }
 
-    /// With two tiers, compaction output goes to the second.
+    /// On two tiers, compactions write to the second.
     fn options(self, home: &StructureContext) -> TreeOptions {
         TreeOptions {
             shape: TrunkShape {
@@ -104,7 +104,7 @@ impl StructureSubject for Tiered {
     }
 
     fn prepare(&self, tree: &TieredTree, next: SequenceNumber) {
-        // The results of scans do not depend on how much they may hold between calls.
+        // Scan results must not depend on how much memory scans may hold between calls.
         tree.limit_scans([u64::MAX, 0, 20_000][(next % 3) as usize]);
     }
 
@@ -161,7 +161,7 @@ fn on_two_tiers() -> StructureStory<Tiered> {
     story(SegmentAccess::Written).on_two_tiers("tiered-on-two-tiers")
 }
 
-/// More steps than elsewhere are needed to build a trunk of some size.
+/// It takes more steps than elsewhere to build a trunk of some size.
 fn campaign() -> CrashTests {
     let crashes = crashes(
         "cargo test -p alluvium-trees --test it -- the_tree_survives_every_crash --nocapture",
@@ -216,7 +216,7 @@ fn the_same_seed_gives_the_same_trace() {
     campaign().repeat([SegmentAccess::Mapped, SegmentAccess::Written].map(story), 2);
 }
 
-/// Incorrect uses of the tree by its caller.
+/// Every way in which a caller can misuse the tree must be noticed.
 #[test]
 fn every_wrong_use_of_the_tree_is_found() {
     let flaws = [

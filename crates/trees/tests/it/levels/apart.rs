@@ -1,4 +1,4 @@
-//! Reuse of leaves with separated values: neither the leaves nor the values are read. The extents
+//! Adoption of leaves with separate values: neither the leaves nor the values are read. The extents
 //! of the values are reference-counted by key range and freed once they are unreachable.
 
 use super::World;
@@ -13,18 +13,18 @@ use alluvium_trees::levels::StitchPolicy;
 
 const SHORT: usize = 64;
 const SHORT_PART: u64 = 3000;
-/// Bytes of a value: above the 200 that a leaf stores inline.
+/// Length of a value in bytes: more than the 200 that a leaf stores inline.
 const VALUE: usize = 1000;
 const PART: u64 = 400;
 
-/// Returns the bytes that merges have read and written.
+/// Returns the numbers of bytes that merges have read and written.
 pub(super) fn merged(world: &World) -> (u64, u64) {
     let counts = world.directory.counters().snapshot();
     let merged = counts.of(Purpose::Compact);
     (merged.read_bytes, merged.written_bytes)
 }
 
-/// Returns the live bytes of all extents, after unreachable data is released.
+/// Returns the live bytes of all extents, after releasing unreachable data.
 fn live(world: &mut World) -> u64 {
     // Extents released by one checkpoint become free at the next.
     for _ in 0..3 {
@@ -41,8 +41,8 @@ fn compact(world: &mut World) {
     world.compare_scans().unwrap();
 }
 
-/// A structure that separates short values, so that there are many leaves. Extents with few live
-/// bytes are released, and their leaves copied.
+/// A structure that stores even short values separately, so that there are many leaves. Extents
+/// with few live bytes are released after their leaves have been copied.
 fn with_short_values(stitching: StitchPolicy, seed: u64) -> World {
     let schema = schema_with(0, NodeCodec::None, Some(SHORT - 1));
     World::of("never", stitching, seed, schema)
@@ -70,7 +70,8 @@ fn what_comes_in_order_is_merged_without_reading_leaves_or_values() {
     let (leaves, read, written) = merging(ALL);
     println!("f = 0: {leaves} leaves, {read} bytes read, {written} written of {bytes}");
     assert!(leaves > 20, "{leaves} leaves");
-    // The last leaf of each run is copied, here one in three, because its upper bound is unknown.
+    // The last leaf of each run, which is one in three here, is copied because its upper bound is
+    // unknown.
     assert!(
         read < bytes / 8 && written < bytes / 10,
         "{read} and {written} bytes"
@@ -110,14 +111,14 @@ fn what_holds_values_is_freed_as_soon_as_nothing_reaches_it() {
             all > bytes && all < bytes * 3,
             "{all} bytes live, {bytes} of values"
         );
-        // Deletes six of eight parts, in the middle. The remaining leaves are reused once more.
+        // Delete the middle six of the eight parts. The remaining leaves are adopted once more.
         run(&mut world, SHORT_PART..7 * SHORT_PART, None);
         compact(&mut world);
         assert!(world.levels.stitched() > taken_over + 10, "{stitching:?}");
         let left = live(&mut world);
         println!("{all} bytes live, then {left}");
         assert!(left < all / 4 + all / 16, "{left} bytes of {all} are live");
-        // Deletes the rest as well.
+        // Delete the rest too.
         run(&mut world, 0..8 * SHORT_PART, None);
         compact(&mut world);
         let nothing = live(&mut world);
@@ -125,8 +126,8 @@ fn what_holds_values_is_freed_as_soon_as_nothing_reaches_it() {
     }
 }
 
-/// New leaves refer to values of an older part of which every eighth is live. The next merge could
-/// reuse these leaves, but copies them, and the extents of the values are released.
+/// The new leaves refer to values of an older part, one in eight of which is live. The next merge
+/// could adopt these leaves, but copies them so that the extents of the values can be released.
 #[test]
 fn leaves_whose_values_lie_among_dead_ones_are_copied_with_them() {
     let mut world = with_short_values(ALL, 5);
@@ -148,7 +149,7 @@ fn a_leaf_with_values_apart_is_found_after_it_was_taken_over_often() {
     run(&mut world, 0..9000, Some(&[7; SHORT]));
     for generation in 0..6u8 {
         compact(&mut world);
-        // A few keys between those of the first part, and new ones after all others.
+        // A few keys between those of the first part, and new keys after all others.
         let from = u64::from(generation) * 7;
         run(&mut world, (from..900).step_by(97), Some(&[generation; SHORT]));
         let behind = 10_000 + u64::from(generation) * 100;

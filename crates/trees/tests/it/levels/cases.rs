@@ -92,7 +92,7 @@ fn all_of_it_becomes_one_run_when_a_user_wants_it_and_nothing_is_left_of_deletes
         assert_eq!(len, live, "{policy}: one record for each key that has a value");
         let all = KeyRange::everything();
         assert!(world.levels.size_on_disk(&all).unwrap() > live * 5);
-        // After everything is deleted, no records remain.
+        // Once everything is deleted, no records remain.
         world.sequence += 1;
         world.memtable.delete_range(b"", b"9", world.sequence).unwrap();
         world.history.delete_range(b"", b"9", world.sequence);
@@ -130,7 +130,7 @@ fn what_is_stitched_reads_like_what_is_copied() {
     }
 }
 
-/// Writes the same data into a structure. Returns the world after all due work.
+/// Writes the same data regardless of `stitching`. Returns the world after all due work is done.
 fn written(stitching: StitchPolicy) -> World {
     let mut world = World::stitching("samt,k=4", stitching, 5);
     world.is_plain = true;
@@ -160,8 +160,9 @@ fn a_threshold_beyond_all_runs_gives_the_bytes_of_copying_everything() {
         let contents = LevelsContents::decode(contents, &place, page_size).unwrap();
         (contents.levels, world.levels.stitched())
     };
-    // A run's name includes the checksum of its footer, and a footer includes those of everything
-    // below it. Indexes list keys where leaves may be reused; the runs are otherwise identical.
+    // A run's name includes the checksum of its footer, and a footer includes the checksums of
+    // everything below it. Where leaves may be adopted, indexes list keys; the runs are otherwise
+    // identical.
     let plain = runs(StitchPolicy::default());
     let copied = runs(stitching(1 << 20));
     assert_eq!((plain.1, copied.1), (0, 0));
@@ -176,15 +177,15 @@ fn a_threshold_beyond_all_runs_gives_the_bytes_of_copying_everything() {
     assert_ne!(stitched.0, copied.0);
 }
 
-/// If the keys of runs alternate, no leaf can be reused. The index shows this, and nearly
-/// everything is read in large requests. The same holds if few adjacent leaves are not worth a
-/// seek.
+/// If the keys of runs alternate, no leaf can be adopted. The index shows this, so nearly
+/// everything is read in large requests. The same holds if sequences of adoptable leaves are too
+/// short to be worth a seek.
 #[test]
 fn what_cannot_be_taken_over_is_read_in_long_stretches() {
     for (threshold, apart) in [(0, 1), (1 << 20, 1), (1 << 20, 100)] {
         let mut world = World::stitching("never", stitching(threshold), 1);
         for part in 0..4 {
-            // Ranges of one number, or of three leaves, go to each run in turn.
+            // Each run in turn gets the next number, or the next numbers that fill three leaves.
             let numbers = (0..8000u64).filter(|number| number / apart % 4 == part);
             rules::run(&mut world, numbers, Some(&[7; 100]));
         }
@@ -254,7 +255,7 @@ fn leaves_that_are_taken_over_are_never_read_and_their_space_is_free_once_nothin
         for _ in 0..50 {
             world.get().unwrap();
         }
-        // After everything is deleted, no extent of any run remains.
+        // Once everything is deleted, no extent of any run remains.
         world.sequence += 1;
         world.memtable.delete_range(b"", b"a", world.sequence).unwrap();
         world.history.delete_range(b"", b"a", world.sequence);

@@ -1,7 +1,7 @@
 //! Levels that stitch, compared with levels that copy everything: the same history must give the
 //! same contents.
 //!
-//! The test is small in `cargo test`. A larger run from another seed:
+//! In `cargo test`, the test is small. A larger run from another seed:
 //!
 //! ```text
 //! ALLUVIUM_LEVELS_OPERATIONS=200000 ALLUVIUM_LEVELS_SEED=7 \
@@ -22,7 +22,7 @@ use alluvium_stories::MemtableStack;
 use alluvium_trees::levels::{SameScan, StitchPolicy};
 use std::sync::Arc;
 
-/// Operations between two comparisons.
+/// Number of operations between two comparisons.
 const COMPARED: usize = 800;
 
 /// An operation, applied to every structure.
@@ -38,14 +38,15 @@ enum Act {
     Checkpoint,
 }
 
-/// Draws a history: bursts of neighbouring keys, sequential or not, over existing keys or after
-/// them.
+/// Draws a random history: bursts of neighbouring keys, in order or not, among existing keys or
+/// after them.
 fn history(seed: u64, operations: usize) -> Vec<Act> {
     let mut random = fastrand::Rng::with_seed(seed);
     let key = |number: u64| format!("{number:06}").into_bytes();
     let (mut at, mut left, mut is_ordered) = (0, 0, false);
     let folds = random.u32(..3) == 0;
-    // Values longer than 200 bytes are separated from their leaves: none, some, or all.
+    // Values longer than 200 bytes are stored outside of their leaves. Depending on the seed, these
+    // are none, some, or all.
     let apart = [0, 15, 100][seed as usize % 3];
     let mut acts = Vec::with_capacity(operations);
     while acts.len() < operations {
@@ -123,7 +124,7 @@ fn apply(world: &mut World, act: &Act) {
             world.poll_step().unwrap();
         }
         Act::Compact => world.levels.compact_part(b"").unwrap(),
-        // The memtable is sealed first, so that all structures hold the same data.
+        // Seal the memtable first, so that all structures hold the same data.
         Act::Snapshot => {
             world.seal().unwrap();
             while world.sealed.is_some() {
@@ -145,7 +146,7 @@ fn apply(world: &mut World, act: &Act) {
 }
 
 /// Returns the contents of a structure at every snapshot of a history, and the number of leaves
-/// that it reused.
+/// that it adopted.
 fn said(policy: &str, stitching: StitchPolicy, seed: u64, acts: &[Act]) -> (Vec<Pairs>, u64) {
     let mut world = World::stitching(policy, stitching, seed);
     let mut said = Vec::new();
@@ -168,7 +169,8 @@ fn said(policy: &str, stitching: StitchPolicy, seed: u64, acts: &[Act]) -> (Vec<
     (said, world.levels.stitched())
 }
 
-/// Keys of one unit share their first four digits: a hundred keys, about three leaves.
+/// Keys of one unit share their first four digits. A unit has a hundred keys, in about three
+/// leaves.
 fn first_four(one: &[u8], other: &[u8]) -> bool {
     one.get(..4) == other.get(..4)
 }
@@ -228,7 +230,7 @@ fn levels_read_the_same_however_they_stitch() {
     assert!(stitched[0] > 50 && stitched[4] > 0, "{stitched:?}");
 }
 
-/// Between two reused leaves lies a gap, which readers look up in the first of them. Its extent was
+/// Readers look up the keys between two adopted leaves in the first of them. Its extent used to be
 /// listed only up to the leaf's bound. Found among 33 longer histories.
 #[test]
 fn extents_are_listed_for_the_gap_behind_a_leaf_that_was_taken_over() {

@@ -1,5 +1,5 @@
-//! Levels of runs under every policy: random operations of users and of background work, compared
-//! with the reference.
+//! Levels of runs under every policy: random user operations and background work, compared with the
+//! reference.
 
 mod apart;
 mod cases;
@@ -58,8 +58,8 @@ fn store_options() -> StoreOptions {
     }
 }
 
-/// A memtable being flushed into the structure. It holds the commits above the first number, up to
-/// the second.
+/// A memtable being flushed into the structure. It holds the commits above the first number and up
+/// to the second.
 type Sealed = (
     Arc<Memtable>,
     SequenceNumber,
@@ -72,7 +72,7 @@ struct World {
     directory: Arc<dyn Directory>,
     home: StructureContext,
     options: LevelsOptions,
-    // Unfinished work is dropped before the structure.
+    // Declared first, so that unfinished work is dropped before the structure.
     steps: Vec<Box<dyn MaintenanceStep>>,
     sealed: Option<Sealed>,
     levels: LevelsDictionary,
@@ -87,7 +87,7 @@ struct World {
     now_ms: u64,
     /// Number of finished merges.
     merges: u64,
-    /// Writes only puts of short values and deletes, in bursts of neighbouring keys.
+    /// Whether to write only deletes and puts of short values, in bursts of neighbouring keys.
     is_plain: bool,
 }
 
@@ -171,7 +171,7 @@ impl World {
     fn write(&mut self) -> Result<()> {
         self.sequence += 1;
         let at = self.sequence;
-        // Operands and range deletes prevent the reuse of leaves in their runs.
+        // Operands and range deletes would keep the leaves of their runs from being adopted.
         if self.is_plain && self.random.u32(..2000) > 0 {
             return self.write_plain(at);
         }
@@ -205,7 +205,7 @@ impl World {
         Ok(())
     }
 
-    /// Puts, or occasionally deletes, a key near those of the last writes.
+    /// Puts, or occasionally deletes, a key close to the last ones written.
     fn write_plain(&mut self, at: SequenceNumber) -> Result<()> {
         let burst = at / 300;
         let number = (burst * 7919 % 50) * 400 + self.random.u64(..400);
@@ -248,8 +248,8 @@ impl World {
             taking.publish()?;
             assert_eq!(self.levels.cut(), *cut);
             self.sealed = None;
-            // The list may still name a memtable that is already in the structure; readers handle
-            // this.
+            // The list may still contain a memtable that is already in the structure. Readers must
+            // cope with this.
             if self.random.bool() {
                 self.restack();
             }
@@ -381,7 +381,7 @@ impl World {
                 let stack: Arc<dyn MemtableOwner> = Arc::<MemtableStack>::clone(&self.stack);
                 let mut scan = self.levels.scan(stack, range.clone(), direction, at, self.now_ms);
                 let mut found = Vec::new();
-                // Concurrent work does not affect the result.
+                // Concurrent work must not affect the result.
                 while let Some((key, value)) = scan.next()? {
                     found.push((key.to_vec(), value.to_vec()));
                     if found.len() % 100 == 99 {
@@ -462,7 +462,7 @@ impl World {
         let saved = home.store.superblock();
         let levels = match saved.payload.is_empty() {
             true => LevelsDictionary::create(home.clone(), options.clone(), 0)?,
-            // The policy is stored in the root.
+            // The policy stored in the root overrides the one given here.
             false => {
                 let other = options.clone().with_policy("never".parse()?);
                 LevelsDictionary::open(home.clone(), &other, &saved.payload, saved.cut)?

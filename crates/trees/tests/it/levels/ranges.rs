@@ -1,8 +1,8 @@
-//! Leaves beside and below range deletes: merges reuse what no range delete touches, drop what
-//! range deletes cover completely, and copy everything else. All permitted leaves are reused
-//! (f = 0).
+//! Leaves beside and below range deletes: merges adopt leaves that no range delete touches, drop
+//! those that range deletes cover completely, and copy all others. Leaves are adopted wherever this
+//! is permitted (f = 0).
 //!
-//! The comparison is small in `cargo test`. A larger one from another seed:
+//! In `cargo test`, the comparison is small. A larger one from another seed:
 //!
 //! ```text
 //! ALLUVIUM_LEVELS_OPERATIONS=20000 ALLUVIUM_LEVELS_SEED=7 \
@@ -28,7 +28,8 @@ fn key(number: u64) -> Vec<u8> {
     format!("{number:08}").into_bytes()
 }
 
-/// Puts those of some consecutive keys that have no value. Runs then have one version of each key.
+/// Puts only those of the `count` keys from `first` on that have no value, so that runs have one
+/// version of each key.
 fn put_missing(world: &mut World, first: u64, count: u64) {
     for number in first..(first + count).min(KEYS) {
         let value = world.history.read(&key(number), world.sequence, world.now_ms);
@@ -46,7 +47,7 @@ fn put(world: &mut World, first: u64, count: u64) {
         }
         world.sequence += 1;
         let at = world.sequence;
-        // A few values are longer than 200 bytes and are separated from their leaves.
+        // A few values are longer than 200 bytes and are stored outside of their leaves.
         let len = if number % 50 == 7 { 300 } else { 90 };
         let mut value = vec![0; len];
         value[..8].copy_from_slice(&at.to_be_bytes());
@@ -87,7 +88,7 @@ fn compare(world: &World, context: &str) {
     }
 }
 
-/// Performs one operation. If `overwrites` is not set, puts only write keys that have no value.
+/// Performs one operation. If `overwrites` is not set, puts write only keys that have no value.
 fn operate(world: &mut World, overwrites: bool) {
     let put = if overwrites { put } else { put_missing };
     let first = world.random.u64(..KEYS);
@@ -103,7 +104,7 @@ fn operate(world: &mut World, overwrites: bool) {
             let longest = [3, 60, 900, KEYS][world.random.usize(..4)];
             let end = first + world.random.u64(1..=longest);
             delete_range(world, first, end);
-            // What was deleted is often written again, in the same run or in a newer one.
+            // Deleted keys are often written again, in the same run or in a newer one.
             match world.random.u8(..4) {
                 0 => put(world, first, end - first),
                 1 => {
@@ -146,7 +147,8 @@ fn operate(world: &mut World, overwrites: bool) {
     }
 }
 
-/// Runs one seed. Returns the numbers of leaves that were reused and that were dropped unread.
+/// Runs one seed. Returns the number of leaves that were adopted, and the number that were dropped
+/// unread.
 fn compared(policy: &str, seed: u64, operations: u64) -> (u64, u64) {
     let mut world = World::stitching(policy, ALL, seed);
     let mut counts = (0, 0);
@@ -171,7 +173,7 @@ fn compared(policy: &str, seed: u64, operations: u64) -> (u64, u64) {
     }
     flush(&mut world);
     world.settle().unwrap();
-    // The snapshots end one after the other, and everything is merged in between.
+    // Release the snapshots one by one, merging everything in between.
     loop {
         world.levels.compact_part(b"").unwrap();
         world.settle().unwrap();
@@ -218,7 +220,7 @@ fn a_range_delete_in_one_corner_stops_no_adoption_elsewhere() {
     // 12,000 records of about 110 bytes are about 330 leaves, of which 27 are deleted.
     assert!(stats.taken_over > 250, "{stats:?}");
     assert!((20..=28).contains(&stats.dropped_leaves), "{stats:?}");
-    // The leaves at both ends of the range, those at the ends of runs, and index nodes are read.
+    // Merges read the leaves at both ends of the range, those at the ends of runs, and index nodes.
     assert!(read < 200 << 10, "{read} bytes");
     compare(&world, "one corner");
     world.check(CheckLevel::Everything).unwrap();
@@ -235,8 +237,8 @@ fn leaves_that_a_snapshot_sees_are_not_dropped() {
         compare(world, "merged");
         world.levels.stats()
     };
-    // Leaves in extents of small runs are copied when they are merged a second time. Afterwards,
-    // all leaves are in full extents.
+    // Leaves in the extents of small runs are copied when they are merged a second time. After
+    // that, all leaves are in full extents.
     run(&mut world, 0..12_000, Some(&[1; 100]));
     merge(&mut world);
     run(&mut world, 20_000..20_001, Some(&[2; 100]));
@@ -244,14 +246,15 @@ fn leaves_that_a_snapshot_sees_are_not_dropped() {
     world.snapshots.push(world.sequence);
     delete_range(&mut world, 5000, 5400);
     flush(&mut world);
-    // Newer records have the highest sequence numbers of the run.
+    // These newer records give the run its highest sequence numbers.
     run(&mut world, 15_000..15_100, Some(&[2; 100]));
     let seen = merge(&mut world);
     assert!(
         seen.dropped_leaves == 0 && seen.taken_over > before.taken_over + 200,
         "{before:?}, {seen:?}"
     );
-    // The range delete is one of the run itself now. Leaves that it touches are read, then gone.
+    // The range delete now belongs to the run itself, so the leaves that it touches are read, and
+    // then dropped.
     world.snapshots.clear();
     run(&mut world, 20_001..20_002, Some(&[2; 100]));
     let after = merge(&mut world);

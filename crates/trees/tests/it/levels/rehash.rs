@@ -1,4 +1,5 @@
-//! Filters built from keys: reused leaves are read to build them; everything else is unchanged.
+//! Filters built from keys: adopted leaves are read only to build them, and everything else is
+//! unchanged.
 
 use super::World;
 use super::apart::merged;
@@ -46,7 +47,7 @@ fn filters_of_keys_have_merges_read_what_they_take_over() {
     let rehashed = merging(FilterSource::Rehashed);
     println!("{leaves} leaves, {read} bytes read, {written} written; rehashed: {rehashed:?}");
     assert_eq!(rehashed.0, leaves, "the same leaves are taken over");
-    // Merged filters contain copied keys twice.
+    // Merged filters are slightly larger, because they contain copied keys twice.
     assert!(
         rehashed.2 <= written && written - rehashed.2 < 16 << 10,
         "the same is written"

@@ -1,5 +1,5 @@
-//! Leaves that a merge must not reuse, one rule per test. All permitted leaves are reused (f = 0),
-//! and each of them would have to be read otherwise.
+//! Leaves that a merge must not adopt, one rule per test. Leaves are adopted wherever this is
+//! permitted (f = 0), so each of these leaves would be adopted unread without its rule.
 
 use super::World;
 use crate::schema::appending;
@@ -21,7 +21,8 @@ pub(super) const ALL: StitchPolicy = StitchPolicy {
     defragment_percent: 0,
 };
 
-/// Writes numbers with a value, or deletes them. The result is one or a few runs.
+/// Writes numbers with a value, or deletes them if `value` is `None`. The result is one or a few
+/// runs.
 pub(super) fn run(world: &mut World, numbers: impl IntoIterator<Item = u64>, value: Option<&[u8]>) {
     for number in numbers {
         world.sequence += 1;
@@ -91,8 +92,8 @@ fn leaves_that_are_not_full_are_copied_so_that_runs_do_not_crumble() {
             Some(&[0; 100]),
         );
         for generation in 0..GENERATIONS {
-            // New neighbours, fewer than a leaf has, at different positions each time. A leaf that
-            // gets some is split into two, of which one is small.
+            // Each time, add fewer neighbours than a leaf has, at different positions. A leaf that
+            // gets some is split into two, one of them small.
             let first = |cluster: u64| (generation * 7919 + cluster * 211) % NUMBERS * APART;
             let cluster = |cluster| (0..6).map(move |number| first(cluster) + 7 * generation + number + 1);
             let mut numbers: Vec<u64> = (0..10).flat_map(cluster).collect();
@@ -107,7 +108,7 @@ fn leaves_that_are_not_full_are_copied_so_that_runs_do_not_crumble() {
         assert_eq!(records(&world), NUMBERS + 60 * GENERATIONS);
         world.levels.size_on_disk(&KeyRange::everything()).unwrap()
     });
-    // F - 1 <= 2 N / B: at most as many leaves as if each were half full.
+    // F - 1 <= 2 N / B: there are at most as many leaves as if each were half full.
     println!("{sizes:?}");
     assert!(sizes[0] <= 2 * sizes[1], "{sizes:?}");
 }
@@ -144,7 +145,7 @@ fn a_filter_is_asked_about_every_record() {
     world.check(CheckLevel::Everything).unwrap();
 }
 
-/// Bytes that merges have written.
+/// Returns the number of bytes that merges have written.
 fn merged_bytes(world: &World) -> u64 {
     let counts = world.directory.counters().snapshot();
     counts.of(Purpose::Compact).written_bytes
@@ -160,7 +161,7 @@ fn what_shrank_moves_back_up_and_not_a_byte_is_written_for_that() {
         world.settle().unwrap();
         let deep = world.levels.runs().len();
         assert!(deep >= 3, "{policy}: {:?}", world.levels.runs());
-        // Deletes nearly everything. The merge output has the size of a level near the top.
+        // Delete nearly everything. The merge output then has the size of a level near the top.
         run(&mut world, 20..12_000, None);
         world.levels.compact_part(b"").unwrap();
         let before = merged_bytes(&world);

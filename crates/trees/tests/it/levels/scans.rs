@@ -1,4 +1,4 @@
-//! The cost of scans over scattered leaves, and the rewriting that reduces it.
+//! The cost of scanning scattered leaves, and the rewriting that reduces it.
 
 use super::World;
 use super::differential::pairs;
@@ -12,11 +12,11 @@ use alluvium_stories::MemtableStack;
 use alluvium_trees::levels::StitchPolicy;
 use std::sync::Arc;
 
-/// Units that are appended to in turn, like files.
+/// Number of units, which are appended to in turn, like files.
 const UNITS: u64 = 150;
 const PASSES: u64 = 24;
 
-/// Walks over everything. Returns the number of seeks.
+/// Scans all keys. Returns the number of jumps.
 fn scan(world: &World) -> u64 {
     let before = world.levels.jumps();
     let stack: Arc<dyn MemtableOwner> = Arc::<MemtableStack>::clone(&world.stack);
@@ -32,7 +32,8 @@ fn scan(world: &World) -> u64 {
     world.levels.jumps() - before
 }
 
-/// Appends to every unit in each pass, so at most a few records of each unit are adjacent.
+/// Appends one record to every unit in each pass, so at most a few records of a unit are adjacent
+/// on the device.
 fn appended(stitching: StitchPolicy, value: usize) -> World {
     let mut world = World::stitching("samt,k=4", stitching, 5);
     for pass in 0..PASSES {
@@ -45,7 +46,7 @@ fn appended(stitching: StitchPolicy, value: usize) -> World {
 
 #[test]
 fn a_run_in_which_scans_jump_is_written_again_once_they_have_paid() {
-    // Separated values stay where they were first written, so a scan seeks for each.
+    // Separate values stay where they were first written, so a scan jumps to each of them.
     for value in [1000, 600] {
         let stitching = StitchPolicy {
             threshold: 3,
@@ -73,7 +74,7 @@ fn a_run_in_which_scans_jump_is_written_again_once_they_have_paid() {
         assert!(after < before / 4, "{after} jumps of {before}");
         world.check(CheckLevel::Everything).unwrap();
         world.compare_scans().unwrap();
-        // Defragmentation ends.
+        // Defragmentation must come to an end.
         let settled = world.levels.defragmented();
         for _ in 0..5 {
             scan(&world);
@@ -103,13 +104,13 @@ fn scans_have_nothing_written_that_their_budget_has_not() {
     let bytes = UNITS * PASSES * 1000;
     let (some, all) = (written(10).1, written(100).1);
     println!("{some} and {all} bytes of {bytes}");
-    // Each byte was written once, and its key a few more times.
+    // At most, each value is written once and its key a few more times.
     assert!(some <= bytes * 2 / 10, "{some} bytes");
     assert!(all > some && all <= bytes * 2, "{all} bytes");
 }
 
 /// A run with deletes of an older run's keys, and with two values of some keys, one of them visible
-/// only to a snapshot. The older run has its values inline, so scans seek only in the newer one.
+/// only to a snapshot. The older run has its values inline, so scans jump only in the newer one.
 #[test]
 fn what_is_written_again_keeps_deletes_and_what_snapshots_read() {
     const KEYS: u64 = 3600;
@@ -156,7 +157,7 @@ fn what_is_written_again_keeps_deletes_and_what_snapshots_read() {
 
 #[test]
 fn what_lies_in_one_piece_is_not_written_again() {
-    // Everything is copied, and is therefore in order.
+    // Everything is copied, and therefore stored in order.
     let stitching = StitchPolicy {
         defragment_percent: 100,
         ..StitchPolicy::default()

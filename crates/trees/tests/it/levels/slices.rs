@@ -6,14 +6,14 @@ use alluvium_dictionary::check_report::CheckLevel;
 use alluvium_dictionary::contract::Dictionary as _;
 use alluvium_storage::extents::{AllocationClass, ReclaimLimit};
 
-/// Makes a checkpoint and frees all space that it releases.
+/// Writes a checkpoint and frees all space that it releases.
 fn free(world: &mut World) {
     world.checkpoint().unwrap();
     let store = &world.home.store;
     while store.reclaim(ReclaimLimit::default()).unwrap().freed_bytes > 0 {}
 }
 
-/// Merges at most `most` slices while space is scarce. Returns their number.
+/// Merges at most `most` slices while space is scarce. Returns the number of merged slices.
 fn sweep(world: &mut World, most: u64) -> u64 {
     let before = world.merges;
     world.levels.set_space_class(AllocationClass::Essential);
@@ -36,7 +36,7 @@ fn compare(world: &mut World) {
     world.compare_scans().unwrap();
 }
 
-/// Runs with interleaved keys, some of them with messages of every kind.
+/// Creates runs with interleaved keys and some messages of every kind.
 fn written(policy: &str, seed: u64) -> World {
     let mut world = World::new(policy, seed);
     for part in 0..3 {
@@ -67,7 +67,7 @@ fn what_was_deleted_is_merged_slice_by_slice_and_reads_are_as_before() {
         world.snapshots.clear();
         let first = sweep(&mut world, 2);
         compare(&mut world);
-        // A checkpoint records partially merged runs.
+        // The checkpoint records runs that are only partly merged.
         free(&mut world);
         let mut world = world.reopen().unwrap();
         compare(&mut world);
@@ -84,7 +84,7 @@ fn what_was_deleted_is_merged_slice_by_slice_and_reads_are_as_before() {
             used(&world)
         );
         compare(&mut world);
-        // Merges of whole runs accept parts as well.
+        // Merges of whole runs must also accept what is left of partly merged ones.
         world.settle().unwrap();
         compare(&mut world);
         world.levels.compact_part(b"").unwrap();
@@ -105,7 +105,7 @@ fn a_compaction_goes_by_slices_while_space_is_scarce_and_comes_to_an_end() {
     assert!(slices > 1, "{slices} slices");
     compare(&mut world);
     assert_eq!(sweep(&mut world, u64::MAX), 0, "it is over");
-    // Once there is space, parts are merged into one run like other runs.
+    // Once there is space, the pieces are merged into one run, as whole runs are.
     world.levels.compact_part(b"").unwrap();
     world.settle().unwrap();
     assert_eq!(world.levels.runs().iter().sum::<usize>(), 1);
@@ -113,7 +113,7 @@ fn a_compaction_goes_by_slices_while_space_is_scarce_and_comes_to_an_end() {
     compare(&mut world);
 }
 
-/// Versions visible to a snapshot are kept. The slices still terminate.
+/// Versions that a snapshot sees are kept, and the slices still come to an end.
 #[test]
 fn what_a_snapshot_sees_stays_and_slices_come_to_an_end() {
     let mut world = World::new("samt,k=64", 5);

@@ -1,5 +1,5 @@
-//! Predictions of the tree's model compared with measurements: bytes counted at a device in memory,
-//! extents in use, and reads of lookups.
+//! The model's predictions for a tree, compared with measurements: bytes counted at an in-memory
+//! device, extents in use, and reads per lookup.
 
 mod real;
 
@@ -13,17 +13,17 @@ use real::{RECORD, Real, Sizes, VALUE};
 struct Case {
     memtable: u64,
     fanout: usize,
-    /// Skew of the distribution; 0 is uniform.
+    /// Skew of the key distribution; 0 is uniform.
     skew: f64,
-    /// Deletes in percent.
+    /// Percentage of deletes.
     deletes: u64,
 }
 
 const KEYS: u64 = 40_000;
 const UPDATES: u64 = 60_000;
 
-/// Three fan-outs, memtables of three sizes, uniform and skewed, with and without deletes. The
-/// first case calibrated the model's constants for caches and footers, so it does not count.
+/// Three fan-outs and three memtable sizes, uniform and skewed, with and without deletes. The first
+/// case was used to calibrate the model's constants for caches and footers, so it does not count.
 const CASES: [Case; 9] = [
     case(128, 8, 0.0, 0),
     case(128, 4, 0.0, 0),
@@ -74,7 +74,7 @@ impl Case {
     }
 }
 
-/// Predictions with the corresponding measurements and their names.
+/// Names of quantities, each with the predicted and the measured value.
 #[derive(Debug, Default)]
 struct Pairs(Vec<(String, f64, f64)>);
 
@@ -87,7 +87,8 @@ impl Pairs {
         (pair.1 / pair.2 - 1.0).abs()
     }
 
-    /// Asserts limits of the mean difference and of each single difference.
+    /// Asserts that the mean difference is at most `mean`, and every single difference at most
+    /// `each`.
     fn agree(&self, mean: f64, each: f64) {
         let errors: Vec<f64> = self.0.iter().map(Pairs::error).collect();
         let found = errors.iter().sum::<f64>() / errors.len() as f64;
@@ -109,7 +110,8 @@ impl Pairs {
     }
 }
 
-/// Runs a phase in both. Returns the bytes of the tree that each has written per user byte.
+/// Runs a phase in the real tree and in the model. Returns the number of bytes per user byte that
+/// each has written.
 fn phase(case: &Case, real: &mut Real, flow: &mut WriteSimulation, loads: bool) -> (f64, f64) {
     let before = real.written();
     flow.forget();
@@ -144,7 +146,8 @@ fn what_is_written_and_kept_is_as_predicted() {
     space.agree(0.2, 0.4);
 }
 
-/// Reads per lookup after the same number of other lookups, with three cache sizes.
+/// Compares the reads per lookup at three cache sizes, each time after an equal number of other
+/// lookups.
 #[test]
 fn what_lookups_read_is_as_predicted() {
     let mut reads = Pairs::default();
@@ -184,8 +187,8 @@ fn what_lookups_read_is_as_predicted() {
     reads.agree(0.1, 0.3);
 }
 
-/// A compaction queries the maplets of a leaf for the number of its keys that the leaf has. The
-/// cache then holds the leaves of earlier lookups and has few free frames.
+/// A compaction probes the maplets of a leaf to find out how many of its keys the leaf already has.
+/// At that time, the cache is full of leaves from earlier lookups and has few free frames.
 #[test]
 fn a_compaction_reads_a_page_of_a_maplet_once() {
     let case = case(64, 16, 0.0, 0);

@@ -1,4 +1,4 @@
-//! The measured tree: on a device in memory. Its background work is done after each memtable.
+//! The measured tree, on an in-memory device. It does its background work after each memtable.
 
 use crate::alone::Alone;
 use alluvium_base::message::MAX_SEQUENCE;
@@ -17,7 +17,7 @@ pub(super) type Key = [u8; 24];
 pub(super) const VALUE: usize = 100;
 pub(super) const RECORD: u64 = 124;
 
-/// Parameters of a tree.
+/// The sizes that define a tree, in bytes except for the fan-out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) memtable: u64,
@@ -29,7 +29,7 @@ fn mix(number: u64) -> u64 {
     checksum(&number.to_be_bytes())
 }
 
-/// Returns the key with this number. Keys are scattered.
+/// Returns the key with this number. Keys are scattered over the key space.
 pub(super) fn key(number: u64) -> Key {
     let mut key = [0; 24];
     for (part, chunk) in key.chunks_mut(8).enumerate() {
@@ -46,7 +46,7 @@ pub(super) struct Real {
     sizes: Sizes,
     sequence: u64,
     filled: u64,
-    /// Device reads of compactions for key lookups.
+    /// Number of device reads with which compactions looked up keys.
     pub(super) asked: u64,
 }
 
@@ -81,7 +81,7 @@ impl Real {
         (0..keys).for_each(|number| self.put(number));
     }
 
-    /// Writes updates of the keys, and deletes among them.
+    /// Updates keys, and deletes some of them instead.
     pub(super) fn update(&mut self, popularity: &Popularity, updates: u64, deletes_percent: u64) {
         let requests = popularity.requests().unwrap();
         let mut random = SplitMix64::from_seed(11);
@@ -114,7 +114,7 @@ impl Real {
         }
     }
 
-    /// Flushes the memtable, runs all resulting work, and makes a checkpoint.
+    /// Flushes the memtable, runs all resulting work, and writes a checkpoint.
     pub(super) fn seal(&mut self) {
         let sealed = std::mem::replace(&mut self.memtable, empty(self.sizes.memtable));
         self.filled = 0;
@@ -136,12 +136,12 @@ impl Real {
         while self.tree.store().reclaim(ReclaimLimit::default()).unwrap().more {}
     }
 
-    /// Returns the bytes written so far, by purpose.
+    /// Returns the device statistics so far, by purpose.
     pub(super) fn written(&self) -> DeviceStats {
         self.directory.counters().snapshot()
     }
 
-    /// Looks keys up. Returns the device reads per lookup.
+    /// Looks up keys. Returns the number of device reads per lookup.
     pub(super) fn reads(&self, keys: impl Iterator<Item = u64>) -> f64 {
         let before = self.written().of(Purpose::Lookup).reads;
         let mut count = 0;
