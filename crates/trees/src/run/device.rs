@@ -3,8 +3,7 @@
 
 use alluvium_base::DeviceProfile;
 
-/// Minimum number of concurrent reads, so that one buffer is processed while the next one is being
-/// read.
+/// Minimum number of concurrent reads. With two, one buffer is processed while the next is read.
 /// Tuning: `2` since 2026-11-25.
 const LEAST: usize = 2;
 

@@ -66,7 +66,7 @@ const WINDOW: u64 = 256 * KIB;
 /// this read, so it is short. The limit doubles with each further read.
 /// Tuning: `32 * KIB` since 2026-11-23.
 const FIRST_WINDOW: u64 = 32 * KIB;
-/// Maximum number of unneeded bytes between two leaves that one read covers to save a second read.
+/// Maximum number of unneeded bytes that a read covers between two leaves to save a second read.
 /// Tuning: `16 * KIB` since 2026-11-21.
 const MAX_GAP: u64 = 16 * KIB;
 const _: () = assert!(

@@ -33,7 +33,7 @@ struct ParkedSegments {
     tickets: u64,
 }
 
-/// The memory that one scan keeps.
+/// The memory that a single scan keeps.
 #[derive(Debug, Default)]
 pub(crate) struct ScanMemoryUse {
     bytes: u64,

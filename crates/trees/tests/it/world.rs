@@ -470,9 +470,8 @@ impl World {
         edges
     }
 
-    /// Runs one step of an ingest: starts it, writes a layer, drops some layers, attaches it to the
-    /// tree, or drops it. Unless it is gone afterwards, also compares its contents with the
-    /// reference.
+    /// Runs one step of an ingest: starts it, attaches it to the tree, drops it, or writes or drops
+    /// layers and compares the contents with the reference.
     pub(crate) fn ingest(&mut self) -> Result<()> {
         let Some(mut under_way) = self.ingest.take() else {
             self.ingest = Some(UnderWay::new(self.tree.ingest(AllocationClass::Normal)?));

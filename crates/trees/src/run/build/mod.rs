@@ -400,8 +400,7 @@ impl RunBuilder {
         let is_first = self.summary.records == 0;
         let fence = self.adopted.fence.take();
         let separator: &[u8] = if is_first {
-            // The first leaf has no predecessor that its separator would have to be told apart
-            // from.
+            // The first leaf of a run has no predecessor, so its separator need not be short.
             rounded_down(key).clone_into(&mut self.keys.first);
             &self.keys.first
         } else if let Some(fence) = &fence {
@@ -469,8 +468,8 @@ impl RunBuilder {
             if written.parts.is_empty() {
                 leaf.units.settle();
             } else {
-                // To list this leaf's values, the index entry would have to list the units of the
-                // leaf's own parts too.
+                // An index entry does not list the units of a long leaf's parts, so forget those of
+                // its values too. This keeps the leaf from being adopted.
                 leaf.units.forget();
             }
             let known = (&leaf.units, leaf.keys.as_ref());

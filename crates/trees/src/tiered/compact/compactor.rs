@@ -226,8 +226,8 @@ impl Compactor {
     }
 }
 
-/// Returns the height and low key of a lowest node with two children to merge, or `None` if there
-/// is no such node.
+/// Returns the height and low key of one of the lowest nodes with two children to merge, or `None`
+/// if there is no such node.
 fn find_mergeable_node(shape: &policy::TrunkShape, root: &TrunkNode) -> Option<(u8, Box<[u8]>)> {
     if root.is_leaf() {
         return None;

@@ -27,7 +27,7 @@ pub(super) struct JobSpec {
     pub(super) pins: Arc<[(TrunkPart, KeyRange)]>,
     /// The pivot's own parts whose maplets are merged into the maplet of the new run.
     pub(super) base: Vec<OwnedPart>,
-    /// Numbers of the groups from whose runs leaves may be adopted.
+    /// Numbers of the groups whose leaves may be adopted.
     pub(super) whole: Vec<u64>,
     /// Sparsely used extents of the inputs. The job copies the live values out of them so that they
     /// can be freed.
@@ -53,7 +53,7 @@ pub struct CompactionJob {
     pins: Arc<[(TrunkPart, KeyRange)]>,
     /// The pivot's own parts whose maplets are merged with the fingerprints of the new run.
     base: Vec<OwnedPart>,
-    /// Numbers of the groups from whose runs leaves may be adopted.
+    /// Numbers of the groups whose leaves may be adopted.
     whole: Vec<u64>,
     /// Approximate number of the new run's records that supersede older records in the leaf.
     renews: u64,

@@ -1,11 +1,11 @@
 //! Extent reference counts. A run's extents are released individually, each as soon as no pivot is
 //! left whose range needs it.
 //!
-//! A pivot with a part in its stack uses the part's maplet, and of each of the part's runs, the
-//! extents whose keys overlap the range in which the part's records are visible. A compaction uses
-//! its inputs in the same way, as long as its result can still be installed. The counts cover only
-//! the current version. A reader of an older version is protected by its epoch guard, because an
-//! extent is released together with the current epoch.
+//! A pivot uses the maplet of each part in its stack. Of the part's runs, it uses the extents whose
+//! keys overlap the range in which the part's records are visible. A compaction uses its inputs in
+//! the same way, as long as its result can still be installed. The counts cover only the current
+//! version. A reader of an older version is protected by its epoch guard, because an extent is
+//! released together with the current epoch.
 
 use super::node::{TrunkNode, TrunkPart};
 use crate::run::IndexedRun;
@@ -119,7 +119,7 @@ impl UseCounts {
         *count += 1;
     }
 
-    /// Returns the run's extents of which all runs together need less than half.
+    /// Returns the run's extents in which all runs together need less than half of the bytes.
     pub(crate) fn sparse<'a>(&'a self, run: &'a IndexedRun) -> impl Iterator<Item = Extent> + 'a {
         let extents = run.extents().iter().map(|used| used.extent);
         extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())

@@ -104,7 +104,7 @@ fn scans_have_nothing_written_that_their_budget_has_not() {
     let bytes = UNITS * PASSES * 1000;
     let (some, all) = (written(10).1, written(100).1);
     println!("{some} and {all} bytes of {bytes}");
-    // At most, each value is written once and its key a few more times.
+    // Each value has been written once, and its key a few more times.
     assert!(some <= bytes * 2 / 10, "{some} bytes");
     assert!(all > some && all <= bytes * 2, "{all} bytes");
 }

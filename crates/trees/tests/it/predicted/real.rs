@@ -46,7 +46,7 @@ pub(super) struct Real {
     sizes: Sizes,
     sequence: u64,
     filled: u64,
-    /// Number of device reads with which compactions looked up keys.
+    /// Number of device reads for key lookups during compactions.
     pub(super) asked: u64,
 }
 
