@@ -400,8 +400,8 @@ impl TreeIter {
         }
     }
 
-    /// Opens the leaf at the current position. Returns `false` if no leaf within the scan's range is
-    /// left.
+    /// Opens the leaf at the current position. Returns `false` if no leaf is left within the scan's
+    /// range.
     fn open(&mut self, view: &BatchSources<'_>) -> Result<bool> {
         self.leap();
         let Some(probe) = self.probe() else {
