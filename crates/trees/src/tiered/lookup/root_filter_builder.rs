@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 /// little.
 /// Tuning: `4` since 2026-11-22.
 const LEAST_GROUPS: usize = 4;
-/// The filter is built once lookups without it have probed at least `entries /
-/// ENTRIES_PER_QUESTION` maplets, where `entries` is the number of entries to add. Probing a maplet
-/// costs three to four times as much as adding an entry.
+/// The filter is built once lookups without it have probed at least
+/// `entries / ENTRIES_PER_QUESTION` maplets, where `entries` is the number of entries to add.
+/// Probing a maplet costs three to four times as much as adding an entry.
 /// Tuning: `4` since 2026-11-22; probing a maplet costs three to four times as much as adding an
 /// entry.
 const ENTRIES_PER_QUESTION: u64 = 4;
