@@ -37,7 +37,7 @@ use alluvium_storage::log::{self, AppendPriority};
 use alluvium_storage::store::Store;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Maximum number of times that a checkpoint is retried if the disk is full. The store waits for
 /// one poll interval before each retry.
@@ -90,8 +90,16 @@ pub(crate) struct RunningIngest {
     merging: AtomicU64,
     /// Number of layers. It can be read without waiting for a spill in progress.
     layers: AtomicU64,
+    /// The transaction that spills to the ingest, if there is one.
+    owner: OnceLock<Weak<dyn IngestOwner>>,
     /// Whether the layers are frozen because the ingest is being attached.
     is_frozen: AtomicBool,
+}
+
+/// The owner of an ingest that may end before the ingest is attached.
+pub(crate) trait IngestOwner: std::fmt::Debug + Send + Sync {
+    /// Returns the error for a call after the owner has ended, or `None` if it has not ended.
+    fn why_ended(&self) -> Option<Error>;
 }
 
 /// Number of layers above which an ingest's writer helps to merge them. With fewer layers, the
@@ -216,7 +224,7 @@ impl RunningIngest {
         write: impl FnOnce(&mut dyn BulkIngest) -> alluvium_storage::Result<()>,
     ) -> Result<()> {
         let mut runs = self.runs.write();
-        let ingest = runs.as_mut().ok_or(Error::IngestEnded)?;
+        let ingest = runs.as_mut().ok_or_else(|| self.ended())?;
         let before = ingest.mark();
         let written = write(&mut **ingest);
         if written.is_err() {
@@ -297,7 +305,25 @@ impl RunningIngest {
     /// Calls `read` with the runs of the ingest. Fails if the ingest has ended.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&dyn BulkIngest) -> Result<T>) -> Result<T> {
         let runs = self.runs.read();
-        read(&**runs.as_ref().ok_or(Error::IngestEnded)?)
+        read(&**runs.as_ref().ok_or_else(|| self.ended())?)
+    }
+
+    /// Sets the transaction that spills to the ingest.
+    pub(crate) fn set_owner(&self, owner: Weak<dyn IngestOwner>) {
+        // An ingest has one owner, so an owner that is already set is the same.
+        let _ = self.owner.set(owner);
+    }
+
+    /// Returns the error for a call after the ingest has ended. If a transaction spilled to it, the
+    /// transaction has ended, or the store is being closed.
+    fn ended(&self) -> Error {
+        match self.owner.get().map(Weak::upgrade) {
+            None => Error::IngestEnded,
+            Some(owner) => match owner.map(|owner| owner.why_ended()) {
+                Some(Some(error)) => error,
+                Some(None) | None => Error::Closed,
+            },
+        }
     }
 
     /// Returns the number of layers, or 0 if the ingest has ended.
@@ -343,6 +369,7 @@ impl Engine {
             memory: AtomicU64::new(0),
             merging: AtomicU64::new(0),
             layers: AtomicU64::new(0),
+            owner: OnceLock::new(),
             is_frozen: AtomicBool::new(false),
         });
         let mut all = self.ingests.under_way.lock();

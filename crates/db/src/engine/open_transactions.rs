@@ -6,7 +6,7 @@
 //! entry that some open transaction does not consider expired.
 
 use super::Engine;
-use super::ingest::RunningIngest;
+use super::ingest::{IngestOwner, RunningIngest};
 use super::time::MOST_BEHIND_MS;
 use crate::error::{Error, Result};
 use crate::options::{Concurrency, Isolation, TransactionOptions};
@@ -71,21 +71,27 @@ impl OpenTransaction {
         let ended = self.ended.read();
         match *ended {
             None => Ok(ended),
-            Some(TransactionEnd::TooOld) => Err(self.too_old()),
-            Some(how) => Err(Error::TransactionEnded {
-                why: match how {
-                    TransactionEnd::Deadlock => "it was aborted to resolve a deadlock",
-                    TransactionEnd::Conflict => "it conflicted with another commit",
-                    TransactionEnd::Committed => "it was committed",
-                    TransactionEnd::RolledBack | TransactionEnd::TooOld => "it was rolled back",
-                },
-            }),
+            Some(how) => Err(self.ended_by(how)),
+        }
+    }
+
+    fn ended_by(&self, how: TransactionEnd) -> Error {
+        Error::TransactionEnded {
+            why: match how {
+                TransactionEnd::TooOld => return self.too_old(),
+                TransactionEnd::Deadlock => "it was aborted to resolve a deadlock",
+                TransactionEnd::Conflict => "it conflicted with another commit",
+                TransactionEnd::Committed => "it was committed",
+                TransactionEnd::RolledBack => "it was rolled back",
+            },
         }
     }
 
     /// Registers runs that the transaction spills writes to. They are dropped when the transaction
     /// ends.
-    pub(crate) fn spill_to(&self, runs: &Arc<RunningIngest>) {
+    pub(crate) fn spill_to(self: &Arc<Self>, runs: &Arc<RunningIngest>) {
+        let owner = Arc::downgrade(self);
+        runs.set_owner(owner);
         self.spilled.lock().push(Arc::clone(runs));
     }
 
@@ -111,6 +117,17 @@ impl OpenTransaction {
     pub(crate) fn too_old(&self) -> Error {
         Error::TransactionTooOld {
             most: self.timeout.unwrap_or_default(),
+        }
+    }
+}
+
+impl IngestOwner for OpenTransaction {
+    fn why_ended(&self) -> Option<Error> {
+        // The caller may be in an operation of the transaction, so it must not wait for the lock.
+        match self.ended.try_read_recursive() {
+            Some(ended) => ended.map(|how| self.ended_by(how)),
+            // Another thread ends a transaction only if it is too old.
+            None => Some(self.too_old()),
         }
     }
 }

@@ -132,7 +132,7 @@ impl SpilledWrites {
     pub(super) fn pour(
         &mut self,
         engine: &Engine,
-        open: &OpenTransaction,
+        open: &Arc<OpenTransaction>,
         sets: &BTreeMap<KeyspaceId, WriteSet>,
         kept: &[&SpilledMark],
     ) -> Result<()> {
@@ -148,7 +148,7 @@ impl SpilledWrites {
     fn pour_sets(
         &mut self,
         engine: &Engine,
-        open: &OpenTransaction,
+        open: &Arc<OpenTransaction>,
         sets: &BTreeMap<KeyspaceId, WriteSet>,
     ) -> Result<()> {
         let mut of: BTreeMap<StructureKind, Vec<&WriteSet>> = BTreeMap::new();

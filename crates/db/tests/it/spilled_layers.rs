@@ -2,9 +2,12 @@
 //! concurrently with others.
 
 use crate::spills::keyspaces_in;
-use alluvium::{Db, ErrorKind, Isolation, Keyspace, Options, Transaction, TransactionOptions};
+use alluvium::{
+    Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Options, Transaction, TransactionOptions,
+};
 use alluvium_sim::environment::effort;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Adds one to the numbers of some keys in a transaction. Returns the keys, or `None` if the commit
 /// conflicted.
@@ -162,4 +165,59 @@ fn small_transactions_that_stay_open_do_not_make_others_spill() {
     assert!(stats.write_bytes < 16 << 20, "{stats:?}");
     drop((small, large));
     assert_eq!(db.stats().transactions.write_bytes, 0);
+}
+
+#[test]
+fn a_spilled_transaction_says_that_the_store_is_closed() {
+    for structure in ["tiered", "levels,k=4", "hashed"] {
+        for round in 0..effort(8, 100) {
+            let db = Options::new().memory(24 << 20).in_memory().unwrap();
+            let [_, keyspace] = keyspaces_in(&db, structure);
+            let mut transaction = db.begin_with(&TransactionOptions::new().memory(300));
+            for number in 0..50u32 {
+                transaction
+                    .put(&keyspace, number.to_be_bytes(), [1; 100])
+                    .unwrap();
+            }
+            let error = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_micros(100 * round as u64));
+                    db.close().unwrap();
+                });
+                loop {
+                    if let Err(error) = transaction.get(&keyspace, 7u32.to_be_bytes()) {
+                        break error;
+                    }
+                }
+            });
+            assert_eq!(error.kind(), ErrorKind::Closed, "{structure}: {error}");
+        }
+    }
+}
+
+#[test]
+fn copies_of_pages_succeed_while_others_make_checkpoints() {
+    let db = Options::new().memory(24 << 20).in_memory().unwrap();
+    let paged = db
+        .keyspace_with(
+            "paged",
+            &KeyspaceOptions::new().structure("paged".parse().unwrap()),
+        )
+        .unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                paged.put("key", "value").unwrap();
+                db.checkpoint().unwrap();
+            }
+        });
+        for copy in 0..effort(40, 400) {
+            let place = tempfile::tempdir().unwrap();
+            let copied = db.checkpoint_to(place.path().join("copy"));
+            is_over.store(copied.is_err(), Ordering::Relaxed);
+            copied.unwrap_or_else(|error| panic!("copy {copy}: {error}"));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

@@ -18,6 +18,10 @@ use std::sync::atomic::Ordering;
 /// this many of them.
 const MAX_PROBES: u32 = 64;
 
+/// A tier that has refused a request is tried again once more than this fraction of its used space
+/// has been abandoned.
+const MOST_ABANDONED: u32 = 16;
+
 /// Whether the file system and the tier's limit granted a request for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpaceGrant {
@@ -109,6 +113,7 @@ impl Extents {
                 }
                 AllocationStep::Full(units) => {
                     slot.refused.store(true, Ordering::Relaxed);
+                    slot.abandoned.store(0, Ordering::Relaxed);
                     return Err(Error::Full {
                         wanted: u64::from(least) * UNIT,
                         free: u64::from(units) * UNIT,
@@ -166,7 +171,15 @@ impl Extents {
     /// # Panics
     /// If the extent is not provisional.
     pub fn abandon(&self, extent: Extent) {
-        self.shared.lock(extent.tier).abandon(extent);
+        let slot = self.shared.slot(extent.tier);
+        let mut tier = slot.tier.lock();
+        tier.abandon(extent);
+        // A failed step also returns what it had allocated, which does not make space. A rollback
+        // of a large transaction does, and no other event may follow it on this tier.
+        let abandoned = slot.abandoned.fetch_add(extent.units, Ordering::Relaxed) + extent.units;
+        if abandoned > tier.used() / MOST_ABANDONED {
+            slot.refused.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Frees the end of a provisional extent, of which the first `units` are kept. Returns the

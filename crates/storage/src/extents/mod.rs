@@ -85,7 +85,7 @@ use policy::SpaceReserve;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use tier::TierExtents;
 
 /// Size of a unit in bytes, which is the granularity of allocation.
@@ -436,6 +436,8 @@ struct TierSlot {
     occupied: AtomicU64,
     /// Whether an ordinary write has run out of space and no space has been freed since.
     refused: AtomicBool,
+    /// Number of units that were abandoned since the tier last refused a request.
+    abandoned: AtomicU32,
     /// Notified when the file's length has been changed.
     resized: Condvar,
 }
@@ -447,6 +449,7 @@ impl TierSlot {
             occupied: AtomicU64::new(tier.units.into()),
             tier: Mutex::new(tier),
             refused: AtomicBool::new(false),
+            abandoned: AtomicU32::new(0),
             resized: Condvar::new(),
         }
     }

@@ -300,3 +300,24 @@ fn on_a_real_file_system_space_comes_back_too() {
     assert!(!again.overlaps(&kept));
     bed.fill(again);
 }
+
+#[test]
+fn a_tier_that_has_refused_is_tried_again_after_a_rollback_has_returned_much_space() {
+    let options = ExtentOptions {
+        max_bytes: Some(32 * MIB),
+        ..ExtentOptions::default()
+    };
+    let bed = bed(1, options);
+    let mut provisional = Vec::new();
+    while let Ok(extent) = bed.extents.allocate(0, 4, AllocationClass::Normal) {
+        provisional.push(extent);
+    }
+    assert!(bed.extents.has_refused(0));
+    // A failed step returns the little that it had allocated.
+    bed.extents.abandon(provisional.pop().unwrap());
+    assert!(bed.extents.has_refused(0));
+    for extent in provisional.drain(..) {
+        bed.extents.abandon(extent);
+    }
+    assert!(!bed.extents.has_refused(0));
+}

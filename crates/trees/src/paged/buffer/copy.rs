@@ -76,13 +76,14 @@ impl PagePool {
             at = next;
         }
         let (epoch, pages) = (root.epoch, root.high_water);
+        let overwritten = self.journal.overwritten_since(epoch, pages);
         let rolled_back = self
             .journal
             .roll_back(self.identity, epoch, pages, |page, image| {
                 target.write_at(self.offset(page), AlignedBuffer::padded(image), Purpose::Check)?;
                 Ok(())
             })?;
-        self.journal.require_all(&rolled_back, epoch, pages)?;
+        self.journal.require_all(&rolled_back, overwritten)?;
         let superblock = AlignedBuffer::padded(&own(&root, root.epoch).encode());
         target.write_at(place_of(root.epoch), superblock, Purpose::Check)?;
         target.sync(Purpose::Check)?;

@@ -401,9 +401,9 @@ impl PageJournal {
         Ok(rolled_back)
     }
 
-    /// Returns an error unless the rollback restored every page that this process has overwritten
-    /// since a checkpoint. This check is for copies of pages that are in use.
-    pub(super) fn require_all(&self, rolled_back: &RolledBack, epoch: u64, pages: u64) -> Result<()> {
+    /// Returns the pages that this process has overwritten since the checkpoint `epoch`, each with
+    /// the epoch of its first image. Only pages below `pages` are listed.
+    pub(super) fn overwritten_since(&self, epoch: u64, pages: u64) -> BTreeMap<u64, u64> {
         let state = self.state.lock();
         let mut first: BTreeMap<u64, u64> = BTreeMap::new();
         for span in state.spans.iter().filter(|span| span.epoch >= epoch) {
@@ -411,11 +411,23 @@ impl PageJournal {
                 first.entry(*page).or_insert(span.epoch);
             }
         }
+        first
+    }
+
+    /// Returns an error unless the rollback restored every page in `overwritten`. This check is for
+    /// copies of pages that are in use. The list must have been made before the rollback: a page
+    /// that is overwritten during the rollback was copied before.
+    pub(super) fn require_all(
+        &self,
+        rolled_back: &RolledBack,
+        overwritten: BTreeMap<u64, u64>,
+    ) -> Result<()> {
         let has = |page: &u64, epoch: &u64| rolled_back.images.get(page).is_some_and(|found| found <= epoch);
-        match first.into_iter().find(|(page, epoch)| !has(page, epoch)) {
+        match overwritten.into_iter().find(|(page, epoch)| !has(page, epoch)) {
             None => Ok(()),
             Some((page, _)) => {
-                let (file, offset) = rolled_back.place_of(page).unwrap_or((state.current, 0));
+                let current = self.state.lock().current;
+                let (file, offset) = rolled_back.place_of(page).unwrap_or((current, 0));
                 let expected = "the old image of a page that was written over";
                 let file = self.files[file].name();
                 Err(damaged_page(file, page, offset, expected, "no such record"))

@@ -281,7 +281,7 @@ fn store() -> Store {
 #[test]
 fn layers_of_an_ingest_are_merged_like_the_model() {
     let seeds = effort(5, 60) as u64;
-    let merges = (0..0 + seeds).map(|seed| {
+    let merges = (0..seeds).map(|seed| {
         let access = [SegmentAccess::Mapped, SegmentAccess::Written][seed as usize % 2];
         layer_history(&Tiered(access), store(), seed, 100)
     });
