@@ -15,7 +15,7 @@ pub const MAX_SEQUENCE: SequenceNumber = u64::MAX;
 pub enum MessageKind {
     /// Sets the value of the key, until the expiry time if the message has one.
     Put = 0,
-    /// Deletes the key, whatever its older messages are.
+    /// Deletes the key, regardless of its older messages.
     Delete = 1,
     /// Uses the keyspace's merge operator to merge the operand into the value of the key.
     Merge = 2,

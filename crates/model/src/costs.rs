@@ -4,8 +4,8 @@
 use alluvium_base::cost::{AccessKind, CostClock, CostFault, DeviceAccess};
 use std::collections::HashMap;
 
-/// The disk-access machine (DAM): a device that transfers one block at a time, in the same time for
-/// every block.
+/// The disk-access machine (DAM), which models a device that transfers one block at a time. Every
+/// block takes the same time.
 ///
 /// The cost of an access is the number of blocks that it touches. Accesses are serialised.
 ///

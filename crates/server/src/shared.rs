@@ -87,7 +87,7 @@ pub(crate) struct ClientHandle {
     pub(crate) library: Mutex<(String, String)>,
 }
 
-/// Divisor of the clients' total memory. The quotient limits the reads of one batch.
+/// The reads of one batch may use at most 1/`BATCH_SHARE` of the memory limit for all clients.
 const BATCH_SHARE: usize = 8;
 
 /// The value of `last_command` before a connection's first command.

@@ -45,7 +45,7 @@ pub struct CrashTests {
     pub effort: u64,
     /// Situations that a large exploration must have reached.
     pub must_meet: &'static [&'static str],
-    /// A large exploration must have reached each of these situations at least this often.
+    /// Minimum number of times that a large exploration must reach each of these situations.
     pub least_met: u64,
 }
 
@@ -181,8 +181,9 @@ pub struct FaultTests {
     /// The command of the test that calls [`FaultTests::survive`]. It is printed with a failure, so
     /// that the failure can be replayed.
     pub command: &'static str,
-    /// One in this many device calls fails in turn, and one in four times as many in the gate. If
-    /// an environment variable sets the number of seeds, every call fails in turn.
+    /// The stride between the device calls that are made to fail, one call per run. Unless
+    /// `ALLUVIUM_TESTS` is set to `all`, the stride is four times as long. If
+    /// `ALLUVIUM_SIM_FAULT_SEEDS` is set, every call is made to fail.
     pub every: u64,
 }
 

@@ -22,8 +22,8 @@ const LINE: RequestLimits = RequestLimits {
 /// Reads and writes commands in the Redis protocol.
 #[derive(Clone, Debug, Default)]
 pub struct RedisFormat {
-    /// The words of the last parsed command, as ranges of the source or, for an inline command, of
-    /// `typed`.
+    /// The words of the last parsed command, as byte ranges. They are ranges of the parser's input
+    /// or, if the command was inline, of `typed`.
     words: Vec<Range<usize>>,
     /// The words of the last parsed inline command, concatenated, with quotes and escapes removed.
     typed: Option<Vec<u8>>,

@@ -378,7 +378,7 @@ impl StoreHandle {
 /// The replies of executed commands, or the index of a rejected command and the reason.
 pub(crate) type ExecuteResult = std::result::Result<Vec<Vec<u8>>, (usize, String)>;
 
-/// A part of the stream in which Redis keys are read.
+/// A part of a streamed reply that lists Redis keys and their elements.
 #[derive(Debug)]
 pub(crate) enum RedisKeyPart {
     /// The next key. Its elements follow in further parts.

@@ -141,8 +141,8 @@ pub trait SimulationOperations {
     /// The same errors as [`Db::use_tier`].
     fn use_tier_in(&self, tier: u8) -> Result<()>;
 
-    /// Opens or creates a keyspace stored in the in-memory map, a structure that programs cannot
-    /// choose.
+    /// Opens or creates a keyspace that is stored in the in-memory map. This structure is not part
+    /// of the public API.
     ///
     /// # Errors
     /// The same errors as [`Db::keyspace_with`].

@@ -1,8 +1,8 @@
 //! Panic handling. A merge operator, a compaction filter, a device or the store itself may panic.
 //!
-//! A step that panics leaves its work incomplete. The objects that it was changing can no longer be
-//! used, and the store rejects all further changes. Acknowledged commits are in the log, and the
-//! next opening recovers them.
+//! A panic may leave the objects that a step was changing in an inconsistent state. The store
+//! therefore stops using them and rejects all further changes. Acknowledged commits are safe in the
+//! log and are recovered when the store is next opened.
 
 use super::Engine;
 use crate::error::{Error, Result};

@@ -136,7 +136,7 @@ enum AttachAttempt {
 /// they were validated. After that, other commits wait for the validation.
 const MOST_GAPS: u32 = 3;
 
-/// Ingests to attach to the store as one commit.
+/// A set of ingests that are attached to the store in a single commit.
 pub(crate) struct IngestAttachment<'a> {
     /// The ingests, one for each structure written to.
     pub(crate) ingests: &'a [&'a RunningIngest],
@@ -310,7 +310,7 @@ impl RunningIngest {
 
     /// Sets the transaction that spills to the ingest.
     pub(crate) fn set_owner(&self, owner: Weak<dyn IngestOwner>) {
-        // An ingest has one owner, so an owner that is already set is the same.
+        // An ingest never changes its owner, so if an owner is already set, it is this one.
         let _ = self.owner.set(owner);
     }
 

@@ -72,10 +72,10 @@ pub(crate) struct WriteMemoryReservation {
     needed: Option<Instant>,
 }
 
-/// Time that a reservation is kept after it was last needed. Without this delay, a program that
-/// writes in bursts, or that fills a memtable within seconds, would evict cached pages during each
-/// burst and read them again afterwards. The operating system would also have to provide the memory
-/// again each time.
+/// How long to keep a reservation after it was last needed. Without this delay, a program that
+/// writes in bursts, or fills a memtable within seconds, would evict cached pages during every
+/// burst, only to read them back afterwards. The operating system would also have to supply fresh
+/// memory for every burst.
 const HOLD: Duration = Duration::from_secs(10);
 /// Headroom of the reservation for writes that arrive before the next adjustment: 1/`AHEAD` of the
 /// maximum is added to the memory in use.
@@ -317,7 +317,7 @@ impl Engine {
         self.fit_memory()
     }
 
-    /// Frees flushed memtables that have been waiting for reuse for more than `calls` calls of this
+    /// Frees flushed memtables that have not been reused during the last `calls` calls of this
     /// function.
     pub(crate) fn give_back_memtables(&self, calls: u64) {
         self.queue.free_retired(calls);

@@ -359,9 +359,10 @@ impl MemtableQueue {
         Some(self.assign_after_wraparound(slot, first, bytes))
     }
 
-    /// Finds the memtable to which a writer's sequence numbers belong after the memtable number has
-    /// wrapped around. The writer reserved space in the memtable `sealed`, which has been sealed
-    /// since. A multiple of 256 seals followed, so the newest memtable had the same number again.
+    /// Assigns a writer's sequence numbers to the right memtable after memtable numbers have
+    /// wrapped around. The writer reserved space in `sealed`, which has been sealed since. A
+    /// multiple of 256 seals later, the newest memtable had the same number again, so the writer
+    /// obtained sequence numbers that belong to a newer memtable.
     #[cold]
     fn assign_after_wraparound(
         &self,

@@ -83,8 +83,9 @@ impl LevelsOptions {
         }
     }
 
-    /// Keeps keys that share their first `bytes` bytes together, for example the keys of one file's
-    /// pages. Merges do not reuse leaves if that would separate such keys. Enables stitching.
+    /// Keeps all keys with the same `bytes`-byte prefix physically together, for example the keys
+    /// of one file's pages. A merge does not reuse an existing leaf if that would separate such
+    /// keys. Also enables stitching (see [`LevelsOptions::stitch`]).
     #[must_use]
     pub fn scan_unit(self, bytes: u32) -> LevelsOptions {
         let stitch = self.stitch.unwrap_or(StitchThresholds::at(0));

@@ -400,7 +400,8 @@ impl Options {
     }
 }
 
-/// Smallest memtable size, in bytes, that the reserve is computed from.
+/// Lower bound, in bytes, for the memtable size used to compute the space reserve. With smaller
+/// memtables, the reserve is computed as if they had this size.
 const LEAST_RESERVED: u64 = 2 * MIB;
 
 /// Whether the store must already exist, must not exist, or may be created.

@@ -280,7 +280,8 @@ struct SpilledPreconditions<'p> {
     recent: RefCell<Option<ValidatedSnapshot<'p>>>,
     /// Sequence number up to which no commit conflicts.
     validated: Cell<SequenceNumber>,
-    /// The commits above `validated` that were in memory when they were captured.
+    /// The commits with sequence numbers greater than `validated` that
+    /// [`AttachPreconditions::capture`] found in memory.
     captured: RefCell<Option<LaterCommits<'p>>>,
     /// The conflict found by the last validation, if any.
     met: Cell<Option<WriteConflict>>,

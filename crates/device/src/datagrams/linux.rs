@@ -161,7 +161,7 @@ fn length_of_each(each: usize) -> (ControlBuffer, usize) {
         as usize)
 }
 
-/// Returns the length of a received train's datagrams, or 0 for a single datagram.
+/// Returns the size of each datagram in a received train, or 0 if a single datagram was received.
 fn segment_length(header: &libc::msghdr) -> usize {
     // SAFETY: the system has written whole control messages to the memory named in the header, and
     // their length to the header.

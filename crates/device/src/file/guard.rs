@@ -153,8 +153,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
         let before = (*BEFORE.0.get()).assume_init_ref();
         match before.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
-                // When this handler returns, the store is repeated, and the kernel applies the
-                // default action.
+                // After this handler returns, the CPU retries the faulting instruction. The
+                // instruction faults again, and the kernel then applies the default action.
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &raw const default, ptr::null_mut());

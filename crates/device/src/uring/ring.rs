@@ -65,7 +65,7 @@ pub(super) struct IoRing {
     fixed_files: bool,
     /// Number of threads that are in the kernel, entering it or leaving it.
     inside: AtomicUsize,
-    /// Set when entering the kernel has failed permanently. No more requests are submitted then.
+    /// Set after a permanent failure to enter the kernel. From then on, no requests are submitted.
     broken: AtomicBool,
     #[cfg(test)]
     refuses: AtomicBool,

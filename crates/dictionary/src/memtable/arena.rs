@@ -31,7 +31,8 @@ const HUGE_FROM: usize = 2 * HUGE_PAGE;
 const AHEAD: usize = 8 << 20;
 const SLICE: usize = HUGE_PAGE;
 
-/// Size of a node's word in the arena, in bytes.
+/// Size in the arena, in bytes, of the atomic word that represents a memtable node. The word
+/// contains the node's lock and the offset of its bank.
 pub(super) const WORD: usize = size_of::<AtomicU64>().next_multiple_of(UNIT);
 
 /// Header of a record, which the key and the operand follow.

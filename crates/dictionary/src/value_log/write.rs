@@ -18,7 +18,8 @@ pub enum ValuePlacement {
 /// Where the pointer to a value will be stored once it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerSlot {
-    /// Number of the leaf within its run, or any other number that suits the caller.
+    /// Identifies the leaf that contains the pointer, usually by its number within the run. The
+    /// writer does not interpret it.
     pub leaf: u64,
     /// Offset of the pointer among the leaf's values.
     pub at: usize,

@@ -14,7 +14,8 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 
-/// An ingest into a hashed structure, with its messages organised in layers.
+/// An ingest into a hashed structure. The ingested messages are organised in layers until they are
+/// attached.
 pub type HashIngest = LayerIngest<HashedStructure>;
 
 impl HashedStructure {

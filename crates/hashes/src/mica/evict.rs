@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 struct AppendContext {
     /// Number of the bucket that the writer has locked.
     own: usize,
-    /// Number of the bucket of the item being moved, which is locked, too.
+    /// Number of the bucket that contains the entry of the item being moved. This bucket is locked
+    /// in addition to `own`, unless both are the same.
     moving: Option<usize>,
     now: u64,
     /// `moves` is the number of items moved so far. `words` is the number of words appended so far,

@@ -40,7 +40,8 @@ const PAGES: (u64, u64) = (4 * KIB, 64 * KIB);
 /// Minimum and maximum advised read-ahead, in bytes.
 const READ_AHEAD: (u64, u64) = (64 * KIB, 16 * MIB);
 
-/// Record size in bytes that the advice on page and node sizes assumes: that of YCSB, with its key.
+/// Record size, in bytes, assumed when advising page and node sizes. This is the size of a YCSB
+/// record including its key.
 pub const RECORD: u64 = 124;
 
 /// Fraction of the best throughput that the advised number of requests in flight must achieve.

@@ -81,8 +81,8 @@ pub(super) fn point(
     let young = stores / 2.0 * leaves.different;
     let memory_per_key = LEAF_BYTES / in_leaf + YOUNG_BYTES * young / keys;
     let left = (memory.caches - memory_per_key * keys).max(0.0);
-    // A key is most likely in the deepest tree. Its lookup reads one page of each node on the path,
-    // and one page of each root.
+    // Most keys are in the deepest tree. To find one, a lookup reads one page of the root of every
+    // tree, and one page of each node on the path below the deepest tree's root.
     let nodes = 2.0 * leaves.levels - 1.0;
     let is_missed = (1.0 - left / filters).max(0.0);
     let for_leaves = (left - filters).max(0.0);

@@ -140,7 +140,7 @@ impl WriteSimulation {
         self.write(WriteKind::New, keys, 0.0)
     }
 
-    /// Simulates `requests` updates, of which a fraction `deletes` are deletes.
+    /// Simulates `requests` updates. `deletes` is the fraction of them that are deletes.
     ///
     /// # Errors
     /// [`BadParameter`] if `requests` is negative or needs too many memtables, or if `deletes` is

@@ -496,8 +496,8 @@ pub(super) fn json(value: &Value, hear: &mut ReplySink<'_>) -> Result<()> {
     hear(ManagementReply::Json(value.to_string()))
 }
 
-/// Passes a long operation's progress to `hear`. Once `hear` has failed, keeps its error in `heard`
-/// and reports no further progress.
+/// Forwards the progress of a long operation to `hear`. If `hear` fails, stores its error in
+/// `heard` and forwards nothing from then on.
 fn forward_progress(progress: Progress, heard: &mut Result<()>, hear: &mut ReplySink<'_>) {
     if heard.is_ok() {
         *heard = hear(ManagementReply::Progress {

@@ -131,7 +131,7 @@ pub(crate) enum TurnOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReceiveOutcome {
     Some,
-    /// Nothing was received. The turn ends with this outcome.
+    /// Nothing was received, so the connection's turn ends with the contained outcome.
     Nothing(TurnOutcome),
     /// Nothing was received. The next round of the turn receives again.
     Again,

@@ -36,7 +36,8 @@ impl EventLocation<'_> {
 }
 
 impl<S: Story> CrashExplorer<'_, S> {
-    /// Runs the steps on a new machine. Each step comes with its index in the story.
+    /// Runs `steps` on a new machine. Each step is paired with its position in the complete story,
+    /// because a shrunk run contains only some of the story's steps.
     pub(crate) fn run(&mut self, steps: &[(usize, RunStep<S::Action>)]) -> Result<(), LifeFailure> {
         self.tally.runs += 1;
         let machine = SimDirectory::new(self.seed);

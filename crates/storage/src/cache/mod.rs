@@ -537,9 +537,9 @@ impl NodeCache {
     }
 
     /// Reserves `bytes` of the budget for a reader that bypasses the cache. Returns `None` while
-    /// the cache is not full, because there are then frames for the nodes. Also returns `None` if
-    /// all reservations and the working memory of reads in flight would exceed a sixteenth of the
-    /// budget in total.
+    /// the cache is not full, because the reader can then load its nodes into free frames instead.
+    /// Also returns `None` if all reservations and in-flight reads would together use more than a
+    /// sixteenth of the budget.
     #[must_use]
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         let budget = &self.shared.budget;

@@ -10,7 +10,8 @@ use std::task::{Poll, Waker};
 /// A set of reads that were requested together. The caller polls it until the reads are finished,
 /// and can then look up the nodes.
 ///
-/// If it is dropped earlier, the reads continue, and a later operation of the cache finishes them.
+/// Dropping the set before the reads are finished does not cancel them. A later cache operation
+/// completes them.
 pub struct PendingReads {
     cache: NodeCache,
     readings: Vec<Arc<BatchRead>>,

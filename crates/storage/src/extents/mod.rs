@@ -369,7 +369,8 @@ pub struct TierUsage {
 pub struct ExtentUsage {
     /// The space of each tier, ordered by tier number.
     pub tiers: Vec<TierUsage>,
-    /// Bytes that all tiers together may occupy on their file systems, as far as is known.
+    /// Total space that the store may occupy on the file systems of all its tiers, in bytes, as far
+    /// as is known.
     pub occupied_bytes: u64,
     /// Memory in bytes that the extent maps use.
     pub memory_bytes: u64,

@@ -31,8 +31,9 @@ pub(super) enum InitialSizing {
 /// would free less space than the file system keeps for itself.
 const TINY: u32 = (MIB / UNIT) as u32;
 
-/// Returns the maximum length of an extent for a request of `least` to `wanted` units. In a tier
-/// that starts small, the extent is no longer than the number of used units, but at least `least`.
+/// Returns the maximum length of an extent, in units, for a request that needs at least `least`
+/// units and prefers `wanted`. In a tier that starts small, an extent may at most double the used
+/// space, unless that is less than `least`.
 pub(super) fn longest(used: u32, least: u32, wanted: u32, start: InitialSizing) -> u32 {
     debug_assert!(least <= wanted, "{least} to {wanted} units");
     match start {

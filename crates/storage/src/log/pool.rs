@@ -700,7 +700,9 @@ impl SlotPool {
             );
             let ready: u64 = idle.ready.iter().map(|slot| slot.len).sum();
             let next = idle.live + ready + len;
-            // Prepare one slot even beyond the limit, for the record that names a generation.
+            // Always keep at least one slot ready, even if it exceeds the log's size limit. The
+            // record that starts a new generation needs a slot, and nothing can be released until
+            // it is written.
             let room = idle.ready.is_empty() || next <= self.options.limit_bytes;
             if idle.ready.len() >= target || !room {
                 return Ok(false);

@@ -246,8 +246,8 @@ fn begin_incarnation(
             return Ok(None);
         }
     };
-    // The disk is full. Reuse a segment that the checkpoint covers entirely, unless it is the only
-    // one that names the incarnation and the generation.
+    // The disk is full, so reuse a segment that the checkpoint has made obsolete. Never reuse the
+    // only segment that records the current incarnation and generation.
     let spare = inventory.sources.iter().zip(&survey.facts).zip(&plan.rewritten);
     let names = |source: &SegmentSource, fact: &SegmentFacts| (source.header.incarnation, fact.generation);
     let spare = spare

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Suffix of the names of temporary files.
 const SUFFIX: &str = ".sorting";
 
-/// Maximum number of names to try for a file if files with these names already exist.
+/// Maximum number of file names to try before giving up because all of them are taken.
 const TRIES: u64 = 1000;
 
 /// The temporary files of a sort. Several threads may share it, each filling, sorting and writing

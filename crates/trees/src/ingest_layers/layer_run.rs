@@ -90,7 +90,7 @@ impl LayerRun {
         }
     }
 
-    /// Returns the memory in bytes that the run and its maplet use.
+    /// Returns the memory usage of the run and its maplet, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let extents = self.extents.len() * (size_of::<ProvisionalExtent>() + size_of::<Arc<()>>());
         self.run.memory_bytes() as u64 + self.maplet.memory_bytes() + extents as u64

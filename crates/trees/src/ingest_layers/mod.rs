@@ -121,7 +121,7 @@ impl LayerRunWriter {
     }
 }
 
-/// Estimates the memory in bytes that writing the current run needs.
+/// Estimates how much memory, in bytes, is needed to write the current run.
 pub(crate) fn writing_bytes(layers: &IngestRunLayers) -> u64 {
     let LayerRunWriter { how, building, .. } = layers.writer();
     match *building {

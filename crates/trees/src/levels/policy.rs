@@ -73,8 +73,9 @@ impl LevelsView {
         self.levels.iter().flatten().any(|run| run.is_lost)
     }
 
-    /// Returns whether the whole structure should be merged before any other merge starts. While a
-    /// run is unreadable it should not, because waiting for that run would block all merges.
+    /// Returns whether to merge the whole structure before starting any other merge. Returns false
+    /// while a run is unreadable, because a full merge would have to wait for that run and would
+    /// block all other merges.
     pub(super) fn takes_all(&self) -> bool {
         self.wants_all && !self.has_lost()
     }

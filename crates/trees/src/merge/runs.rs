@@ -303,9 +303,9 @@ impl RunMerger {
 }
 
 impl<S: RunMergeInput> RunMerger<S> {
-    /// Like [`RunMerger::new`], but for inputs of another type. Calls `open` with the sources that
-    /// are not completely deleted and with the range deletes of all of them. `open` returns the
-    /// inputs.
+    /// Like [`RunMerger::new`], but for inputs of another type. Calls `open` to create them from
+    /// the sources that are not completely deleted and the range deletes that apply to these
+    /// sources.
     pub(crate) fn over(
         store: &Arc<Store>,
         mut sources: Vec<RunSource>,
@@ -508,8 +508,8 @@ impl<S: RunMergeInput> RunMerger<S> {
             })
     }
 
-    /// Completes the new run. Returns the run, or `None` if neither a record nor a range delete
-    /// remains, and the amount of consumed input.
+    /// Completes the new run. Returns the run and the amount of input consumed. The run is `None`
+    /// if no records or range deletes remain.
     pub(crate) fn finish(self) -> Result<(Option<BuiltRun>, InputCounts)> {
         let RunMerger {
             builder,

@@ -124,8 +124,8 @@ impl<B: PageBuffer> TreeCore<B> {
         cause.map_or(Ok(()), |cause| Err(Error::Poisoned { cause: cause.clone() }))
     }
 
-    /// Returns the corruption that broke the tree, if any. A tree breaks when an error interrupts
-    /// the movement of messages.
+    /// Returns the corruption that broke the tree, if any. A tree breaks if an error interrupts a
+    /// flush or another operation that moves messages.
     pub(super) fn damage(&self) -> Option<Error> {
         let (place, expected, found) = self.damage.get()?.clone();
         Some(Error::corrupt(place, expected, found))

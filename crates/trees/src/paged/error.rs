@@ -39,7 +39,7 @@ pub(super) fn hosted(error: Error) -> Error {
     }
 }
 
-/// Returns the error for a file that does not contain its store's pages.
+/// Returns the error for a page file whose contents do not belong to the store that references it.
 pub(super) fn not_these_pages(file: &str, why: impl Into<String>) -> Error {
     Error::corrupt(
         DiskLocation::new(OnDiskObject::Node, file, 0),

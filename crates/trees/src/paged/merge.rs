@@ -100,7 +100,7 @@ impl<B: PageBuffer> TreeCore<B> {
     /// Merges the under-full leaves whose keys were noted (PM1). The caller must be registered as a
     /// writer, and must not hold any latch.
     ///
-    /// If the merge for a key fails, the key stays noted, and the next write tries again.
+    /// If merging at a key fails, the key is put back so that the next write retries it.
     pub(super) fn merge_noted(&self, empty: DrainCallback<'_>) -> Result<()> {
         while let Some(key) = self.noted.take() {
             let merged = self.merge_at(&key, empty);

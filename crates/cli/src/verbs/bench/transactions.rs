@@ -47,8 +47,8 @@ pub struct BenchTransactionsCommand {
     /// The number of counters, among which transactions choose by Zipf's law.
     #[arg(long, value_name = "N", default_value = "10k", value_parser = parse_records)]
     pub counters: u64,
-    /// The number of repetitions; the report has the medians. Every second repetition runs the
-    /// engines in reverse order.
+    /// The number of times to repeat the benchmark; the report shows the medians. Every other
+    /// repetition runs the engines in reverse order.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repetitions: usize,
     /// The warm-up before each phase: transactions, as in 20k, or a time, as in 1s.

@@ -1,4 +1,5 @@
-//! Locates the tier directories, at paths passed by the program or at recorded paths.
+//! Locates a store's tier directories, either at the paths that the program passes or at the paths
+//! recorded in the store.
 
 use crate::admin::path_checks;
 use crate::error::{Error, Result};

@@ -1,5 +1,5 @@
-//! Advice on the one setting that can change while a store is open, and the rollback of a change
-//! that does not help.
+//! Tuning advice for the one setting that can change while a store is open. A change that does not
+//! help is reverted.
 //!
 //! *Scope*: for which shares of cache memory the model is evaluated, whether a change is
 //! worthwhile, how its effect is measured, and when it is reverted.

@@ -30,9 +30,10 @@ const FIRST_RECORD_BYTES: usize = 128;
 /// Under the model checker, every flushed key is a sample.
 /// Tuning: `if cfg!(alluvium_model_check) { 1 } else { 16 }` since 2026-11-22.
 const SAMPLED: u64 = if cfg!(alluvium_model_check) { 1 } else { 16 };
-/// If at least this percentage of the samples are read, all flushed keys are admitted. Fewer than
-/// [`LEAST_SAMPLES`] samples are not significant. Whenever there are [`MOST_SAMPLES`] samples, the
-/// weight of the existing ones is halved.
+/// Minimum percentage of samples that must have been read since their admission for all flushed
+/// keys to be admitted. With fewer than [`LEAST_SAMPLES`] samples, the percentage is not meaningful
+/// yet, and only samples are admitted. At [`MOST_SAMPLES`] samples, both counts are halved, so that
+/// recent samples weigh more.
 /// Tuning: `25` since 2026-11-22.
 const WORTH_PERCENT: u32 = 25;
 /// Minimum number of samples that are significant.

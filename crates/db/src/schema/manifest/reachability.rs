@@ -83,10 +83,10 @@ fn of_each(manifest: &Manifest, entry: &DictionaryEntry, what: &str) -> Vec<Lost
     lost.collect()
 }
 
-/// Checks all data that can be reached from a superblock payload, both in the data files, which
-/// must not be written concurrently, and in other files in `directory`. `live_bytes` is the
-/// approximate amount of data. `tell` receives the progress and can abort the check by returning an
-/// error.
+/// Checks all data that can be reached from a superblock payload. This includes the data files,
+/// which must not be written during the check, and other files in `directory`. `live_bytes` is the
+/// approximate amount of data. `tell` receives progress reports and can abort the check by
+/// returning an error.
 pub(crate) fn check(
     files: DataFiles<'_>,
     directory: &Arc<dyn Directory>,

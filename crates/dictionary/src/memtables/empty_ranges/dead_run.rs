@@ -27,8 +27,8 @@ const _: () = assert!(PATIENCE <= NOTED_BESIDE && NOTED_BESIDE <= NOTED);
 
 #[cfg(debug_assertions)]
 std::thread_local! {
-    /// Number of dead keys that scans on this thread have passed one by one. Counted only in debug
-    /// builds, for tests.
+    /// Number of dead keys that scans on this thread have stepped over individually. Only debug
+    /// builds count them, for use in tests.
     pub static PASSED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

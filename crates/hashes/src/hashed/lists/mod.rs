@@ -45,7 +45,8 @@ pub struct PageListing {
     pub(in crate::hashed) extents: Box<[(Extent, u64)]>,
 }
 
-/// The description of a stored list, which includes the listing of its pages.
+/// The description of a list stored on the device. It contains a [`PageListing`], which locates the
+/// list's pages.
 pub trait PagedDescription: Sized {
     /// The kind of object described, for error messages.
     const NAME: &'static str;

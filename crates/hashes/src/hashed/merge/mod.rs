@@ -335,8 +335,8 @@ impl MergeStep {
         })
     }
 
-    /// Estimates how many records of the merged part are in the runs. A hash store contains records
-    /// of all parts, so it counts only with the average per part.
+    /// Estimates how many records the runs contain for the part being merged. The records of a hash
+    /// store are spread over all parts, so only an average part's share of them is counted.
     fn expected(&self, runs: &[HashRun]) -> u64 {
         let of = |run: &HashRun| match run.has_filter() {
             true => (run.records() >> self.hashed.shared.options.parts_log) + 1,

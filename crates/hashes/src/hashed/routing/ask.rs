@@ -1,4 +1,4 @@
-//! Routing filter queries, which return the runs of a level that may contain a hash.
+//! Queries of routing filters. A query finds the runs of a level that may contain a given hash.
 
 use super::RoutingFilterDescription;
 use super::build::latest;

@@ -263,7 +263,7 @@ impl HashRun {
         self.meta.pages.page_size
     }
 
-    /// Returns the extents of the run, each of them once, with their live bytes (N2).
+    /// Returns each extent of the run exactly once, with the number of its live bytes (N2).
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         self.meta.extents.iter().chain(&*self.described.extents).copied()
     }

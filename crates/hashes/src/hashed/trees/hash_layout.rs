@@ -146,8 +146,8 @@ impl HashLayout {
         (SOURCES_LOG / self.character_bits).max(1)
     }
 
-    /// Returns the height of the digests from which the parent of a full tree of this height is
-    /// built. Height 0 stands for leaf digests.
+    /// Returns the height of the digests that supply the hashes when a full tree of the given
+    /// height becomes the child of a new root. Height 0 stands for the digests of the leaves.
     #[must_use]
     pub fn source_height(&self, height: u8) -> u8 {
         let beta = self.beta();

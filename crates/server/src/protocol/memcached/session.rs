@@ -33,8 +33,9 @@ pub(super) const MOST_CREDENTIALS: usize = 2048;
 /// Maximum size in bytes of a request from an unauthenticated client.
 pub(super) const UNKNOWN_INPUT: usize = 8 << 10;
 
-/// Initial and maximum number of reading requests in a run. All items that they read are in memory
-/// at the same time.
+/// Initial and maximum limit on the number of read requests that a session executes in one run. The
+/// limit adapts to the length of the items, because all items read in a run are in memory at the
+/// same time.
 const FIRST: usize = 16;
 const MOST: usize = 64;
 

@@ -389,7 +389,8 @@ pub(crate) fn expiring_number(inner: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*inner.last_chunk()?))
 }
 
-/// Returns the key that stores how far collection numbers have been allocated.
+/// Returns the key whose value is the first collection number that has not been reserved for
+/// allocation yet.
 pub(crate) fn numbers_key() -> InnerKey {
     [SERVER, b'n'][..].into()
 }

@@ -101,7 +101,7 @@ pub struct StitchView<'k> {
     pub leaves: u64,
     /// The last key that the new run contains so far.
     pub before: Option<&'k [u8]>,
-    /// A lower bound of the first key in the leaves.
+    /// A lower bound for the first key in the leaves.
     pub first: &'k [u8],
     /// The last key in the leaves or, if it is not known, an upper bound of it.
     pub end: Option<&'k [u8]>,

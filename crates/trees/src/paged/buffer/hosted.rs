@@ -67,8 +67,8 @@ pub(super) fn own(superblock: &PageFileSuperblock, oldest: u64) -> PageFileSuper
     }
 }
 
-/// Checks that a file can be rolled back to the checkpoint of the host's root. Returns the reason
-/// if it cannot.
+/// Checks whether a page file can be rolled back to the checkpoint that the host's root refers to.
+/// If it cannot, returns the reason as an error.
 fn reaches(found: &PageFileSuperblock, root: &PageFileSuperblock) -> std::result::Result<(), String> {
     let oldest = HostedMeta::decode(&found.meta).map(|meta| meta.oldest);
     let holds = oldest.is_some_and(|oldest| (oldest..=found.epoch).contains(&root.epoch));

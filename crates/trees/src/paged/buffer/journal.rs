@@ -242,7 +242,8 @@ impl PageJournal {
         (RECORD_HEADER + self.page_bytes) as u64
     }
 
-    /// Ensures that the file need not grow to write `more` images.
+    /// Grows the file if necessary, so that `more` images can be written without growing it
+    /// further.
     ///
     /// # Errors
     /// An error if the disk is full. Nothing has changed in this case.

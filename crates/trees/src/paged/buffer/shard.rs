@@ -30,7 +30,8 @@ pub(super) struct ShardState {
     fresh: Range<u32>,
     /// Number of frames that have ever been used. Only these frames have memory for a page.
     used: usize,
-    /// Frames that are used only once pages can no longer be written.
+    /// Frames held back until a page write fails. After that, changed pages can no longer be
+    /// evicted, and these frames let the failed operation finish and readers continue.
     spare: Vec<u32>,
     queues: EvictionQueues,
     pub(super) hits: u64,

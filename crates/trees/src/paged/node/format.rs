@@ -388,7 +388,8 @@ impl NodeArray {
         assert!(self.len(node) <= len, "the others are gone");
     }
 
-    /// Moves all entries from index `from` on to the end of the same array in another node.
+    /// Moves all entries at index `from` and above to another node, appending them to the same
+    /// array there.
     pub fn move_to(&self, node: &mut [u8], from: usize, other: &mut [u8]) {
         for at in from..self.len(node) {
             let (key, value) = (self.key(node, at), self.value(node, at));

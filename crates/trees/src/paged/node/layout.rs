@@ -15,8 +15,10 @@ const _: () = assert!(LEAST_PAIRS >= 2, "a leaf can be split");
 /// remains after one message and three pivots. n = 3 + ⌊bytes^ε / pivot⌋, reduced to an odd number,
 /// and b = 1 + ⌊(bytes − bytes^ε) / message⌋.
 ///
-/// If n is odd, a node needs at most one split before it flushes: each half of the node has at
-/// least ⌈n / 2⌉ free pivots, and a flush moves messages to at most ⌈(n + 1) / 2⌉ children.
+/// An odd n ensures that a single split always makes enough space for a flush. A flush moves
+/// messages to at most ⌈(n + 1) / 2⌉ children, and each of them may split and add a pivot to the
+/// node. After a split, each half of the node has at least ⌈n / 2⌉ free pivots, which is the same
+/// number if n is odd.
 ///
 /// ```
 /// use alluvium_trees::paged::node::divide;

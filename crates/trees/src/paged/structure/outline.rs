@@ -56,7 +56,8 @@ fn share(f: &mut fmt::Formatter<'_>, has: u64, most: u64, of: &str) -> fmt::Resu
     write!(f, ", {has} of {most} {of} ({percent} %)")
 }
 
-/// Writes a line for all pages, and then a line for each level, starting with the root.
+/// Writes a summary line for all pages, followed by one line per level, from the root down to the
+/// leaves.
 impl fmt::Display for PagedOutline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: u64 = self.levels.iter().map(|level| level.nodes).sum();

@@ -113,7 +113,7 @@ impl Trunk {
         self.scarce.store(scarce, Ordering::Relaxed);
     }
 
-    /// Returns whether space is so scarce that only the space reserve is left.
+    /// Returns whether compactions must draw on the space reserve because no other space is left.
     pub(crate) fn is_scarce(&self) -> bool {
         self.scarce.load(Ordering::Relaxed)
     }

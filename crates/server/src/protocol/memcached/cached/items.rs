@@ -42,7 +42,8 @@ pub(crate) struct CachedItems<'c> {
 }
 
 impl<'c> CachedItems<'c> {
-    /// Creates the view for requests whose replies may have at most `reply_room` bytes.
+    /// Creates a view of the cache's items as of `now_ms`. A request that reads items through the
+    /// view may produce a reply of at most `reply_room` bytes.
     pub(crate) fn new(content: &'c ItemCache, now_ms: u64, reply_room: usize) -> CachedItems<'c> {
         CachedItems {
             content,

@@ -89,8 +89,8 @@ fn few(
     Ok((bytes <= PAGE).then_some(found))
 }
 
-/// Returns the element range for a range of ranks. With a backward direction, ranks count from the
-/// last member.
+/// Converts a range of ranks to the range of elements that have these ranks. If `direction` is
+/// backward, ranks are counted from the end of the set.
 pub(super) fn by_rank(
     transaction: &mut CommandTransaction<'_>,
     set: &CollectionHeader,

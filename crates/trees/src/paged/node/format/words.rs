@@ -1,4 +1,4 @@
-//! Lookups in inner nodes without a latch, while the node's words may change.
+//! Latch-free lookups in inner nodes that other threads may be modifying.
 //!
 //! The words may change at any time, so no length, slot number or count read from them is trusted.
 //! The result is meaningless until the node's version has been validated.
