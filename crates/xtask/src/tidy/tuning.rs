@@ -40,7 +40,7 @@ const TUNED: [&str; 22] = [
     "crates/trees/src/tiered/trunk/root_filter.rs",
 ];
 
-/// Checks the files in [`TUNED`], and all others that have at least one line `Tuning:`.
+/// Checks the files in `TUNED`, and all others that have at least one line `Tuning:`.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let tuned = |source: &&SourceFile| {
