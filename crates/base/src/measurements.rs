@@ -156,7 +156,7 @@ impl TransferSlice {
     }
 }
 
-/// What actually serves the requests, according to the file system.
+/// The kind of storage that serves the requests, according to the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Medium {
     /// The device, without a page cache in between.

@@ -122,7 +122,7 @@ fn work(keyspace: &Keyspace, mix: &Mix, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// What a choice cost, in nanoseconds per operation.
+/// The cost of a choice, in nanoseconds per operation.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
     processor: f64,

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Number of distinct keys, which is small so that many operations hit the same key.
 const KEYS: u64 = 500;
 
-/// What an engine must contain after it was reopened.
+/// The data that an engine must contain after it is reopened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReopenExpectation {
     WithEverything,

@@ -316,7 +316,8 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
         let _ = marks;
     }
 
-    /// Removes all layers that were added after the mark was taken, and ends all merges.
+    /// Removes all layers that were added after the mark was taken, and ends the merges of these
+    /// layers.
     fn keep(&mut self, mark: u64);
 
     /// Returns whether [`BulkIngest::arrange_merges`] would start a merge or install a result.
@@ -332,6 +333,9 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
     fn arrange_merges(&mut self) -> Result<()> {
         Ok(())
     }
+
+    /// Installs the results of completed merges, and ends all others. Waits for slices in progress.
+    fn end_merges(&mut self) {}
 
     /// Returns the running merge that should make progress next.
     fn running_merge(&self) -> Option<Arc<dyn IngestMerge>> {

@@ -134,7 +134,7 @@ pub enum ChildEvent {
     },
 }
 
-/// What a phase of an engine cost.
+/// The costs of one phase of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultRow {
     pub engine: String,

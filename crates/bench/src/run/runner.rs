@@ -46,7 +46,7 @@ pub enum LoadFrequency {
     /// Each repetition loads the engine if its phases include a load.
     Each,
     /// A separate process loads the engine once before the first repetition, and each repetition
-    /// uses a copy of the files. Useful if loading takes longer than the measurement.
+    /// uses a copy of the files. This saves time if loading takes long.
     Once,
 }
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 /// Number of keyspaces per engine: one for each tree in the tests of the GTSSL thesis.
 pub const KEYSPACES: usize = 4;
 
-/// What a commit must survive before it is acknowledged.
+/// The kind of failure that a commit survives once it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AckDurability {

@@ -52,7 +52,7 @@ pub struct TransactionPhase {
     pub task: TransactionTask,
     /// Number of clients. Each is a thread that runs one transaction at a time.
     pub clients: usize,
-    /// What a commit must survive before it is acknowledged.
+    /// The kind of failure that a commit survives once it is acknowledged.
     pub durability: AckDurability,
 }
 

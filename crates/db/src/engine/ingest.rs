@@ -188,7 +188,9 @@ impl IngestRegistry {
                 Ok(SliceOutcome::Something) => return Ok(SliceOutcome::Something),
                 // Without the merge, lookups become slower, but nothing is lost. The next spill
                 // starts it again.
-                Err(error) if error.is_full() => {}
+                Err(error) if error.is_full() || error.failing_tier().is_some() => {}
+                // The transaction's own reads report the damage.
+                Err(alluvium_storage::Error::Corrupt { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -295,9 +297,7 @@ impl RunningIngest {
     fn freeze(&self) {
         let mut runs = self.runs.write();
         if let Some(ingest) = runs.as_mut() {
-            // The result of a completed merge is installed. An error only means that no new merge
-            // can be started, and none is wanted.
-            let _ = ingest.arrange_merges();
+            ingest.end_merges();
         }
         self.is_frozen.store(true, Ordering::Relaxed);
     }

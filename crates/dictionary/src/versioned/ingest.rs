@@ -178,6 +178,14 @@ impl<T: LayerTarget> LayerIngest<T> {
         }
     }
 
+    /// Ends all merges of layers that are newer than the layer `mark`, without a result. Waits for
+    /// slices in progress.
+    fn stop_merges(&mut self, mark: u64) {
+        for merge in self.merges.extract_if(.., |merge| merge.numbers.1 > mark) {
+            *merge.state.lock() = MergeTaskState::Ended;
+        }
+    }
+
     /// Attaches the ingest like [`BulkIngest::attach`], finishing an unfinished layer first.
     ///
     /// # Errors
@@ -186,7 +194,6 @@ impl<T: LayerTarget> LayerIngest<T> {
     /// # Panics
     /// If `first` does not follow the structure's cut.
     pub fn attach(mut self, first: SequenceNumber) -> Result<()> {
-        self.merges.clear();
         assert_eq!(
             self.into.cut() + 1,
             first,
@@ -200,6 +207,9 @@ impl<T: LayerTarget> LayerIngest<T> {
     /// On the first call, writes all pending data of the ingest. Returns the sequence number of its
     /// last commit.
     fn finish(&mut self, first: SequenceNumber) -> Result<SequenceNumber> {
+        // Once the layers belong to the structure, it may free their extents, so no merge may still
+        // read them.
+        self.stop_merges(0);
         if let Some(last) = self.last {
             return Ok(last);
         }
@@ -239,7 +249,7 @@ impl<T: LayerTarget> BulkIngest for LayerIngest<T> {
     }
 
     fn keep(&mut self, mark: u64) {
-        self.merges.retain(|merge| merge.numbers.1 <= mark);
+        self.stop_merges(mark);
         self.layers.keep(mark);
     }
 
@@ -276,6 +286,11 @@ impl<T: LayerTarget> BulkIngest for LayerIngest<T> {
             state: Mutex::new(MergeTaskState::Running(merge)),
         }));
         Ok(())
+    }
+
+    fn end_merges(&mut self) {
+        self.install_merged();
+        self.stop_merges(0);
     }
 
     fn running_merge(&self) -> Option<Arc<dyn IngestMerge>> {

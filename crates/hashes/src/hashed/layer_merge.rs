@@ -34,6 +34,8 @@ pub struct HashLayerMerge {
     rules: RulesCache,
     rule: FoldRule,
     group: LayerGroup<WrittenHashRun>,
+    /// Number of records in all inputs.
+    records: u64,
     /// `None` until the first slice opens the inputs.
     inputs: Option<MergeInputs>,
     /// The run that is being written, and the run of operands that could not be folded into the
@@ -143,8 +145,9 @@ impl HashLayerMerge {
         options: RunOptions,
         group: LayerGroup<WrittenHashRun>,
     ) -> HashLayerMerge {
-        let runs = group.layers.iter().flat_map(|(_, runs)| runs);
-        let bytes = runs.map(|run| run.run().device_bytes()).sum();
+        let runs = || group.layers.iter().flat_map(|(_, runs)| runs);
+        let bytes = runs().map(|run| run.run().device_bytes()).sum();
+        let records = runs().map(|run| run.run().records()).sum();
         HashLayerMerge {
             store: Arc::clone(store),
             options: RunOptions {
@@ -161,16 +164,12 @@ impl HashLayerMerge {
                 now_ms: 0,
             },
             group,
+            records,
             inputs: None,
             messages: OutputRun::default(),
             operands: OutputRun::default(),
             same_hash: HashRecordBuffer::default(),
         }
-    }
-
-    fn records(&self) -> u64 {
-        let runs = self.group.layers.iter().flat_map(|(_, runs)| runs);
-        runs.map(|run| run.run().records()).sum()
     }
 
     /// Folds the messages about one key, which are the records `numbers` of `group`, and writes the
@@ -193,7 +192,7 @@ impl HashLayerMerge {
             "the layers look like one commit, so little remains of a key"
         );
         let count = left.len();
-        let most = self.records().min(MOST_RECORDS);
+        let most = self.records.min(MOST_RECORDS);
         for (number, (kind, expires_ms, operand)) in left.iter().enumerate() {
             let message = RunMessage {
                 sequence: 0,
@@ -253,6 +252,6 @@ impl LayerMerge for HashLayerMerge {
 
     fn memory_bytes(&self) -> u64 {
         let runs: usize = self.group.layers.iter().map(|(_, runs)| runs.len()).sum();
-        (runs as u64 + 2) * BUFFERS + 2 * self.records().min(MOST_RECORDS)
+        (runs as u64 + 2) * BUFFERS + 2 * self.records.min(MOST_RECORDS)
     }
 }
