@@ -2,10 +2,15 @@
 //! concurrently with others.
 
 use crate::spills::keyspaces_in;
+use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{
-    Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Options, Transaction, TransactionOptions,
+    Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Options, Structure, Transaction, TransactionOptions,
 };
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use alluvium_sim::environment::effort;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -220,4 +225,127 @@ fn copies_of_pages_succeed_while_others_make_checkpoints() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
+}
+
+/// Structures whose spilled layers are on disk.
+const ON_DISK: [&str; 3] = ["tiered", "levels,k=4,f=0", "hashed"];
+
+/// Begins a transaction of many spills over `keyspace`, which must contain the keys below 200: it
+/// overwrites, deletes and merges. Background work runs in between, so layers are merged.
+fn spilled_often(db: &Db, keyspace: &Keyspace) -> alluvium::Result<Transaction> {
+    let mut transaction = db.begin_with(&TransactionOptions::new().memory(2000));
+    for number in 0..1500u32 {
+        let key = (number.wrapping_mul(0x9e37_79b1) % 600).to_be_bytes();
+        match number % 10 {
+            0 => transaction.delete(keyspace, key)?,
+            1 | 2 => transaction.merge(keyspace, key, "+")?,
+            3 if keyspace.options().structure == Structure::Tiered && number % 100 == 3 => {
+                let end = (number % 600 + 20).to_be_bytes();
+                transaction.delete_range(keyspace, (number % 600).to_be_bytes(), Some(&end))?;
+            }
+            _ => transaction.put(keyspace, key, [number as u8; 80])?,
+        }
+        if number % 40 == 0 {
+            for _ in 0..20 {
+                db.work()?;
+            }
+        }
+    }
+    Ok(transaction)
+}
+
+fn contents(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let pairs = keyspace.unordered().map(Result::unwrap);
+    pairs.map(|(key, value)| (key, value.into_vec())).collect()
+}
+
+fn fill_small(keyspace: &Keyspace) {
+    for number in 0..200u32 {
+        keyspace.put(number.to_be_bytes(), "old").unwrap();
+    }
+}
+
+#[test]
+fn a_crash_in_a_transaction_with_merged_layers_leaves_all_or_nothing() {
+    for structure in ON_DISK {
+        let world = SimDirectory::new(7);
+        let options = Options::new().memory(16 << 20).workers(0);
+        let db = options.create_in(Arc::new(world.clone())).unwrap();
+        let [_, keyspace] = keyspaces_in(&db, structure);
+        fill_small(&keyspace);
+        db.checkpoint().unwrap();
+        let before = contents(&keyspace);
+        let images: Arc<Mutex<Vec<SimDirectory>>> = Arc::default();
+        let (taken, mut count, every) = (Arc::clone(&images), 0u64, effort(4, 1));
+        world.on_operation(move |point| {
+            count += 1;
+            if count % every == 0 {
+                let survival = CrashSurvival::ALL[(count / every) as usize % CrashSurvival::ALL.len()];
+                taken.lock().push(point.image(survival, count));
+            }
+        });
+        let transaction = spilled_often(&db, &keyspace).unwrap();
+        let open = db.transactions();
+        assert!(open[0].spilled_layers < 60, "{structure}: {open:?}");
+        let until_commit = images.lock().len();
+        transaction.commit().unwrap();
+        let after = contents(&keyspace);
+        assert_ne!(before, after);
+        let committed = world.image(CrashSurvival::Process, 1);
+        db.abandon();
+        let images = std::mem::take(&mut *images.lock());
+        assert!(
+            until_commit > 3 && images.len() > until_commit,
+            "{structure}: {}",
+            images.len()
+        );
+        for (number, image) in images.iter().chain([&committed]).enumerate() {
+            let db = options.open_in(Arc::new(image.clone())).unwrap();
+            let found = contents(&db.existing_keyspace("lists").unwrap());
+            let is_old = found == before && number < images.len();
+            assert!(
+                is_old || found == after && number >= until_commit,
+                "{structure}, image {number}"
+            );
+            assert_eq!(db.check().unwrap(), [""; 0], "{structure}, image {number}");
+            let provisional = db.stats().tiers[0].space.provisional_bytes;
+            assert_eq!(provisional, 0, "{structure}, image {number}: the space is back");
+        }
+    }
+}
+
+#[test]
+fn a_transaction_with_merged_layers_on_a_full_disk_gives_its_space_back() {
+    for structure in ON_DISK {
+        let world = SimDirectory::new(8);
+        let db = Options::new()
+            .memory(16 << 20)
+            .create_in(Arc::new(world.clone()))
+            .unwrap();
+        let [_, keyspace] = keyspaces_in(&db, structure);
+        fill_small(&keyspace);
+        db.checkpoint().unwrap();
+        let before = contents(&keyspace);
+        world.set_capacity(world.used() + (40 << 20));
+        for _ in 0..2 {
+            let mut transaction = db.begin_with(&TransactionOptions::new().memory(64 << 10));
+            let error = (0..100_000u32).find_map(|number| {
+                let key = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
+                transaction.put(&keyspace, key, [number as u8; 2000]).err()
+            });
+            let error = error.expect("the disk is full long before");
+            assert!(error.is_full(), "{structure}: {error}");
+            let spilled = db.transactions()[0].spilled_bytes;
+            let space = db.stats().tiers[0].space;
+            assert!(
+                spilled > 4 << 20,
+                "{structure}: refused after {spilled} bytes: {error}, {space:?}"
+            );
+            transaction.rollback();
+            assert_eq!(contents(&keyspace), before);
+            keyspace.put(0u32.to_be_bytes(), "old").unwrap();
+        }
+        world.set_capacity(u64::MAX);
+        assert_eq!(db.check().unwrap(), [""; 0], "{structure}");
+    }
 }

@@ -220,6 +220,14 @@ impl<T: LayerTarget> LayerIngest<T> {
     }
 }
 
+impl<T: LayerTarget> Drop for LayerIngest<T> {
+    fn drop(&mut self) {
+        // Another thread may be running a slice of a merge, which refers to the layers. Their space
+        // must be free when the ingest is gone.
+        self.stop_merges(0);
+    }
+}
+
 impl<T: LayerTarget> BulkIngest for LayerIngest<T> {
     fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
         let pushed = self.layers.push(key, message);
