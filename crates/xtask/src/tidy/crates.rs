@@ -56,7 +56,7 @@ const fn workshop(
 
 /// Every crate that may exist. A new crate must either forbid a dependency or isolate a heavy
 /// external one. (`fuzz` and `research` are separate workspaces and are not counted.)
-pub const CRATES: [CrateLayer; 17] = [
+pub const CRATES: [CrateLayer; 19] = [
     product("base", "alluvium-base", 0, &[]),
     product("device", "alluvium-device", 1, &["base"]),
     product("filters", "alluvium-filters", 1, &["base"]),
@@ -68,8 +68,10 @@ pub const CRATES: [CrateLayer; 17] = [
     product("trees", "alluvium-trees", 4, &["dictionary", "filters", "model"]),
     product("hashes", "alluvium-hashes", 4, &["dictionary", "filters"]),
     product("db", "alluvium", 5, &["trees", "hashes", "model"]),
+    product("files", "alluvium-files", 6, &["db"]),
+    product("mount", "alluvium-mount", 7, &["files"]),
     product("server", "alluvium-server", 6, &["db", "hashes"]),
-    product("cli", "alluvium-cli", 8, &["server", "bench"]),
+    product("cli", "alluvium-cli", 8, &["server", "bench", "mount"]),
     workshop("sim", "alluvium-sim", 2, &["base", "device"]),
     // Separate from `sim`, because the tests of `storage` use `sim` and this crate uses `storage`.
     workshop("stories", "alluvium-stories", 4, &["dictionary", "sim"]),

@@ -1,0 +1,154 @@
+//! Errors of operations on files.
+
+use std::fmt;
+use thiserror::Error;
+
+/// Result of an operation on files.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The kind of an [`enum@Error`], on which programs match. Each kind has one error number of POSIX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is no such name.
+    NotFound,
+    /// The name exists already.
+    Exists,
+    /// A directory is needed, and the inode is none.
+    NotADirectory,
+    /// The operation is not possible on a directory.
+    IsADirectory,
+    /// The directory has entries.
+    NotEmpty,
+    /// A name is longer than 255 bytes.
+    NameTooLong,
+    /// An argument is out of bounds.
+    InvalidArgument,
+    /// The operation is never permitted, for example a second name for a directory.
+    NotPermitted,
+    /// The file system cannot be written, for example a snapshot.
+    ReadOnly,
+    /// The disk is full, or the limit of the store is reached.
+    NoSpace,
+    /// A file would be larger than the file system allows.
+    TooLarge,
+    /// An inode would have too many names.
+    TooManyLinks,
+    /// There is no extended attribute of this name.
+    NoAttribute,
+    /// The value of an extended attribute is too long.
+    AttributeTooLarge,
+    /// The file system does not offer this operation.
+    NotSupported,
+    /// The inode does not exist any more, or the transaction that made it has ended.
+    Stale,
+    /// A path has too many symbolic links.
+    Loop,
+    /// There is no data, or nothing at all, from this offset on.
+    NoSuchOffset,
+    /// Another commit has changed the same files: run the transaction again.
+    Conflict,
+    /// Records of the file system contradict each other or are damaged.
+    Damaged,
+    /// A newer version has written the file system.
+    NewerVersion,
+    /// The store or the operating system reported an error.
+    Io,
+}
+
+/// The error of an operation on files.
+#[derive(Debug, Error)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    errno: Option<i32>,
+    #[source]
+    source: Option<alluvium::Error>,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error {
+    /// Creates an error. `message` says what was wrong and where.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error {
+            kind,
+            message: message.into(),
+            errno: None,
+            source: None,
+        }
+    }
+
+    /// Creates an error from one of the operating system, whose number it keeps.
+    #[must_use]
+    pub fn from_system(error: &std::io::Error, place: impl Into<String>) -> Error {
+        Error {
+            kind: ErrorKind::Io,
+            message: format!("{}: {error}", place.into()),
+            errno: error.raw_os_error(),
+            source: None,
+        }
+    }
+
+    /// Returns the kind.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns the error number that POSIX gives to this kind.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        if let Some(errno) = self.errno {
+            return errno;
+        }
+        match self.kind {
+            ErrorKind::NotFound => libc::ENOENT,
+            ErrorKind::Exists => libc::EEXIST,
+            ErrorKind::NotADirectory => libc::ENOTDIR,
+            ErrorKind::IsADirectory => libc::EISDIR,
+            ErrorKind::NotEmpty => libc::ENOTEMPTY,
+            ErrorKind::NameTooLong => libc::ENAMETOOLONG,
+            ErrorKind::InvalidArgument => libc::EINVAL,
+            ErrorKind::NotPermitted => libc::EPERM,
+            ErrorKind::ReadOnly => libc::EROFS,
+            ErrorKind::NoSpace => libc::ENOSPC,
+            ErrorKind::TooLarge => libc::EFBIG,
+            ErrorKind::TooManyLinks => libc::EMLINK,
+            ErrorKind::NoAttribute => libc::ENODATA,
+            ErrorKind::AttributeTooLarge => libc::E2BIG,
+            ErrorKind::NotSupported => libc::EOPNOTSUPP,
+            ErrorKind::Stale => libc::ESTALE,
+            ErrorKind::Loop => libc::ELOOP,
+            ErrorKind::NoSuchOffset => libc::ENXIO,
+            ErrorKind::Conflict => libc::EAGAIN,
+            ErrorKind::Damaged | ErrorKind::NewerVersion | ErrorKind::Io => libc::EIO,
+        }
+    }
+}
+
+impl From<alluvium::Error> for Error {
+    fn from(error: alluvium::Error) -> Error {
+        use alluvium::ErrorKind as Store;
+        let kind = match error.kind() {
+            Store::Full | Store::LimitReached | Store::Exhausted => ErrorKind::NoSpace,
+            Store::Conflict | Store::Deadlock | Store::TimedOut => ErrorKind::Conflict,
+            Store::ReadOnly => ErrorKind::ReadOnly,
+            Store::Corrupt => ErrorKind::Damaged,
+            Store::NewerVersion => ErrorKind::NewerVersion,
+            Store::Ended | Store::Closed | Store::Dropped => ErrorKind::Stale,
+            _ => ErrorKind::Io,
+        };
+        Error {
+            kind,
+            message: error.to_string(),
+            errno: None,
+            source: Some(error),
+        }
+    }
+}

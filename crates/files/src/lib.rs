@@ -1,0 +1,24 @@
+//! A file system in an Alluvium store.
+//!
+//! *Scope*: names, inodes, contents and attributes of files, as records of a store; operations on
+//! them, one by one or in a transaction.
+//!
+//! *Must not depend on*: FUSE, mounts, processes.
+//!
+//! Invariants:
+//!
+//! - **F1** Every name refers to an inode that exists, and every inode that no name refers to is
+//!   held open or in the list of orphans.
+
+#![warn(missing_docs)]
+
+mod contract;
+mod error;
+mod types;
+
+pub use contract::{ChangeListener, FileSystem};
+pub use error::{Error, ErrorKind, Result};
+pub use types::{
+    AllocateMode, AttributeChange, Attributes, DirectoryEntry, FileKind, Inode, NewNode, RenameMode,
+    SeekTarget, SetMode, SpaceStatistics, TimeChange, Timestamp, WritePosition,
+};
