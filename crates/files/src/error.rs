@@ -63,7 +63,7 @@ pub struct Error {
     message: String,
     errno: Option<i32>,
     #[source]
-    source: Option<alluvium::Error>,
+    source: Option<Box<alluvium::Error>>,
 }
 
 impl fmt::Display for Error {
@@ -148,7 +148,7 @@ impl From<alluvium::Error> for Error {
             kind,
             message: error.to_string(),
             errno: None,
-            source: Some(error),
+            source: Some(Box::new(error)),
         }
     }
 }
