@@ -579,6 +579,7 @@ impl Engine {
             self.records.forget_range(first, behind, last);
         }
         self.queue.empty_ranges().forget(last);
+        self.committed_keys.note_attachment(last);
         let _slice = self.work.slice();
         self.dictionaries.attach(runs, place.first, last)
     }

@@ -213,7 +213,9 @@ impl Engine {
             log: log.resident_bytes,
             pages: self.store.cache().stats().budget_bytes,
             records: self.records.budget_bytes(),
-            tree: self.dictionaries.memory_bytes() + self.ingests.memory_bytes(),
+            tree: self.dictionaries.memory_bytes()
+                + self.ingests.memory_bytes()
+                + self.committed_keys.memory_bytes(),
             tables: usage.memory_bytes + watermark::BYTES,
             transactions: self.transaction_memory(),
             external: self.budget.beside.load(Ordering::Relaxed),

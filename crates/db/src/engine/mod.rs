@@ -34,6 +34,7 @@ pub(crate) mod check;
 mod checkpoint;
 mod commit;
 mod commit_record;
+mod committed_keys;
 mod compaction_backoff;
 mod conditional_locks;
 mod copy;
@@ -72,6 +73,7 @@ mod tests;
 
 pub(crate) use commit::{CommitPreconditions, ConditionVerdict};
 pub(crate) use commit_record::CommitRecord;
+pub(crate) use committed_keys::{CommitObserver, CommittedKeys};
 pub(crate) use counters::{EngineCounter, thread_number};
 pub(crate) use ingest::{AttachPreconditions, IngestAttachment, RunningIngest};
 pub(crate) use lookup::{PolledRead, ReadPosition};
@@ -84,7 +86,7 @@ pub use record_cache::RecordStats;
 pub(crate) use recovery::StoreSalvage;
 pub(crate) use steps::SliceOutcome;
 pub(crate) use transaction_locks::single_key_range;
-pub(crate) use validate::{LaterCommits, RangeValidation, ValidatedSnapshot, WriteConflict};
+pub(crate) use validate::{LaterCommits, OwnWrites, RangeValidation, ValidatedSnapshot, WriteConflict};
 
 use crate::advise::advice::TrialHistory;
 use crate::advise::choices::SettingChoice;
@@ -140,6 +142,7 @@ pub(crate) struct Engine {
     transactions: OpenTransactions,
     pub(crate) locks: TransactionLocks,
     pub(crate) ingests: IngestRegistry,
+    pub(crate) committed_keys: Arc<CommittedKeys>,
     records: RecordCache,
     budget: StoreMemoryBudget,
     work: BackgroundWork,

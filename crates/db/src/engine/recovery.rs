@@ -230,6 +230,7 @@ impl Engine {
             transactions: OpenTransactions::default(),
             locks: TransactionLocks::default(),
             ingests: IngestRegistry::default(),
+            committed_keys: Arc::default(),
             records: RecordCache::new(plan.records, covered),
             budget: StoreMemoryBudget::new(plan.memory, plan.record_share),
             work: BackgroundWork::new(covered),

@@ -488,6 +488,7 @@ impl Engine {
         }
         let cut = step.slot.cut().expect("it is sealed");
         let memtable = &step.slot.memtable;
+        self.note_flushed_keys(memtable, cut);
         let mut failed = None;
         let published = self
             .dictionaries

@@ -52,6 +52,15 @@ pub(crate) struct WriteConflict {
     pub(crate) key: Vec<u8>,
 }
 
+/// The writes of a transaction, among which validation looks up the writes of other commits.
+pub(crate) trait OwnWrites {
+    /// Returns whether the transaction writes to this key.
+    fn has_key(&self, key: &[u8], definition: &KeyspaceDefinition) -> Result<bool>;
+
+    /// Returns whether the transaction writes to a key of this range.
+    fn has_key_in(&self, range: &KeyRange, definition: &KeyspaceDefinition) -> Result<bool>;
+}
+
 /// How to validate a range if the writes to it may be in a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeValidation {
@@ -173,6 +182,23 @@ impl Engine {
         self.queue.last() <= place
     }
 
+    /// Searches all commits above the pinned sequence number `place` for one that wrote to a key of
+    /// `own`. `ranges` contain these keys. Returns `None` if the keys of flushed commits are not
+    /// known, so that only a search for each key of `own` can tell.
+    pub(crate) fn find_write_above<'r>(
+        &self,
+        place: SequenceNumber,
+        ranges: impl Iterator<Item = (&'r Arc<KeyspaceDefinition>, KeyRange)> + Clone,
+        own: &dyn OwnWrites,
+    ) -> Result<Option<Option<WriteConflict>>> {
+        // First the memtables: a memtable that is flushed meanwhile leaves its keys in the record.
+        let in_memory = self.above(place, MAX_SEQUENCE).find_write(ranges.clone(), own)?;
+        if in_memory.is_some() {
+            return Ok(Some(in_memory));
+        }
+        self.committed_keys.find_conflict(place, ranges, own)
+    }
+
     /// Returns the commits above `place`, or `None` if the memtables do not contain all of them.
     /// The memtables stay readable even if they are flushed in the meantime.
     pub(crate) fn commits_in_memory(&self, place: SequenceNumber) -> Option<LaterCommits<'_>> {
@@ -203,28 +229,27 @@ impl LaterCommits<'_> {
         cut.min(self.engine.dictionaries.cut())
     }
 
-    /// Searches these commits for a write to `ranges`. All of the commits must be in memtables.
-    /// Returns a written key for which `is_own` returns true, or a range delete that overlaps
-    /// `ranges`.
+    /// Searches these commits, as far as they are in memtables, for a write to a key of `own`.
+    /// `ranges` contain these keys. Returns the conflict, if there is one.
     pub(crate) fn find_write<'r>(
         &self,
         ranges: impl Iterator<Item = (&'r Arc<KeyspaceDefinition>, KeyRange)>,
-        is_own: impl Fn(&[u8], StructureKind) -> Result<bool>,
+        own: &dyn OwnWrites,
     ) -> Result<Option<WriteConflict>> {
-        debug_assert!(self.are_in_memory, "nothing else is searched");
         for (definition, range) in ranges {
             let met = |key: &[u8]| WriteConflict {
                 definition: Arc::clone(definition),
                 key: key.to_vec(),
             };
             for memtable in self.memtables() {
-                let deletes = memtable.deletes();
-                if deletes.is_some_and(|deletes| deletes.touch_above(&range, self.place)) {
-                    return Ok(Some(met(&range.low)));
+                for deleted in self.deleted_parts(memtable, &range) {
+                    if own.has_key_in(&deleted, definition)? {
+                        return Ok(Some(met(&deleted.low)));
+                    }
                 }
                 let mut written = Ok(None);
                 visit_written(memtable, &range, self.place, |key| {
-                    match is_own(key, definition.structure) {
+                    match own.has_key(key, definition) {
                         Ok(true) => written = Ok(Some(met(key))),
                         Ok(false) => return ControlFlow::Continue(()),
                         Err(error) => written = Err(error),
@@ -237,6 +262,22 @@ impl LaterCommits<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the parts of `range` that these commits deleted by range deletes in `memtable`.
+    fn deleted_parts(&self, memtable: &Memtable, range: &KeyRange) -> Vec<KeyRange> {
+        let deletes = memtable.deletes();
+        let Some(deletes) = deletes.filter(|deletes| deletes.touch_above(range, self.place)) else {
+            return Vec::new();
+        };
+        let mut parts = Vec::new();
+        deletes.each(|start, end, sequence| {
+            let part = range.intersect(&KeyRange::new(start, Some(end)));
+            if sequence > self.place && !part.is_empty() {
+                parts.push(part);
+            }
+        });
+        parts
     }
 
     /// Returns a conflict between these commits and the access set, if there is one.

@@ -88,6 +88,9 @@ pub(crate) enum IsolationFault {
     /// Under snapshot isolation, write conflicts on keys whose writes were spilled to disk go
     /// undetected.
     SpilledWritesAreNotValidated,
+    /// When a memtable is flushed, the keys that a large transaction is validated against are
+    /// forgotten.
+    FlushedKeysAreForgotten,
     /// A locking iterator does not lock the range after the last key that it returned.
     EndOfWalkIsNotLocked,
 }

@@ -316,14 +316,18 @@ impl<'p> SpilledPreconditions<'p> {
         recent.as_ref().map_or(place, ValidatedSnapshot::place)
     }
 
-    /// Returns a spilled key that a commit after `place` has written to, if there is one. Looks up
-    /// every spilled key in the store, which takes a while.
+    /// Returns a spilled key that a commit after `place` has written to, if there is one. If the
+    /// keys of these commits are not known, looks up every spilled key in the store, which takes a
+    /// while.
     fn spilled_key_written(&self, place: SequenceNumber) -> Result<Option<WriteConflict>> {
         let engine = self.engine;
         if !self.asks_spilled_keys() || engine.is_newest(place) {
             return Ok(None);
         }
         let spilled = &self.prepared.spilled;
+        if let Some(met) = engine.find_write_above(place, spilled.ranges(), spilled)? {
+            return Ok(met);
+        }
         let found = spilled.find_key(|key, structure| engine.is_written_above(place, key, structure))?;
         Ok(found.map(|(definition, key)| WriteConflict { definition, key }))
     }
@@ -337,7 +341,7 @@ impl<'p> SpilledPreconditions<'p> {
             return Ok(met);
         }
         let spilled = &self.prepared.spilled;
-        commits.find_write(spilled.ranges(), |key, structure| spilled.has_key(key, structure))
+        commits.find_write(spilled.ranges(), spilled)
     }
 }
 

@@ -4,11 +4,12 @@
 //! Spilled writes are older than the writes in memory, and newer than the contents of the store. A
 //! commit attaches the runs to the store without rewriting them. A rollback or a crash frees them.
 
-use crate::engine::{Engine, OpenTransaction, RunningIngest};
+use crate::engine::{CommitObserver, Engine, OpenTransaction, OwnWrites, RunningIngest};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::locking::fault::{IsolationFault, is_planted};
 use crate::options::kind::StructureKind;
+use crate::options::{Concurrency, Isolation};
 use crate::read::value::Value;
 use crate::schema::catalog::{BatchKeyspaces, CommitKeyspaces, KeyspaceDefinition};
 use crate::schema::format::{self, KeyspaceId, TreeKey};
@@ -37,6 +38,9 @@ struct WrittenRange {
 pub(super) struct SpilledWrites {
     runs: BTreeMap<StructureKind, Arc<RunningIngest>>,
     stretches: BTreeMap<KeyspaceId, WrittenRange>,
+    /// Makes the engine record the keys of other commits, if the commit has to be validated against
+    /// them.
+    observer: Option<CommitObserver>,
 }
 
 /// A state that the spilled writes can be rolled back to.
@@ -136,6 +140,11 @@ impl SpilledWrites {
         sets: &BTreeMap<KeyspaceId, WriteSet>,
         kept: &[&SpilledMark],
     ) -> Result<()> {
+        let is_validated =
+            open.isolation == Isolation::Snapshot && open.concurrency == Concurrency::Optimistic;
+        if is_validated && self.observer.is_none() {
+            self.observer = Some(engine.committed_keys.observe());
+        }
         let before = self.mark()?;
         self.protect(&[kept, &[&before]].concat());
         let poured = self.pour_sets(engine, open, sets);
@@ -302,19 +311,28 @@ impl SpilledWrites {
         Ok(None)
     }
 
-    /// Returns whether the spilled writes include a write to this tree key.
-    pub(super) fn has_key(&self, key: &[u8], structure: StructureKind) -> Result<bool> {
-        let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
-        self.runs[&structure].read(|ingest| Ok(ingest.gather(LookupKey::new(key), &mut gather)?))?;
-        Ok(!gather.is_untouched())
-    }
-
     /// Returns, for each keyspace, the range of tree keys from the first to the last written key.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = (&Arc<KeyspaceDefinition>, KeyRange)> {
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (&Arc<KeyspaceDefinition>, KeyRange)> + Clone {
         self.stretches.values().map(|stretch| {
             let high = [&stretch.last[..], &[0]].concat();
             (&stretch.definition, KeyRange::new(&stretch.first, Some(&high)))
         })
+    }
+}
+
+impl OwnWrites for SpilledWrites {
+    fn has_key(&self, key: &[u8], definition: &KeyspaceDefinition) -> Result<bool> {
+        let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
+        let runs = &self.runs[&definition.structure];
+        runs.read(|ingest| Ok(ingest.gather(LookupKey::new(key), &mut gather)?))?;
+        Ok(!gather.is_untouched())
+    }
+
+    fn has_key_in(&self, range: &KeyRange, definition: &KeyspaceDefinition) -> Result<bool> {
+        let runs = &self.runs[&definition.structure];
+        let mut walk = runs.read(|ingest| Ok(ingest.walk(range, MergeDirection::Forward)))?;
+        // Only the key counts, so do not assemble its value.
+        Ok(walk.next(&mut LookupState::new(0, 0, None))?.is_some())
     }
 }
 

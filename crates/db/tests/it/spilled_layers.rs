@@ -349,3 +349,90 @@ fn a_transaction_with_merged_layers_on_a_full_disk_gives_its_space_back() {
         assert_eq!(db.check().unwrap(), [""; 0], "{structure}");
     }
 }
+
+/// What others commit while a spilled transaction is open that has written the even keys below 400.
+enum OthersCommit {
+    Puts(std::ops::Range<u32>, usize),
+    Delete(u32),
+    RangeDelete(std::ops::Range<u32>),
+    SpilledPuts(std::ops::Range<u32>, usize),
+}
+
+impl OthersCommit {
+    fn apply(&self, db: &Db, keyspace: &Keyspace) {
+        let key = |number: u32| number.to_be_bytes();
+        match self {
+            OthersCommit::Puts(keys, step) => {
+                for number in keys.clone().step_by(*step) {
+                    keyspace.put(key(number), "other").unwrap();
+                }
+            }
+            OthersCommit::Delete(number) => keyspace.delete(key(*number)).unwrap(),
+            OthersCommit::RangeDelete(keys) => {
+                keyspace
+                    .delete_range(key(keys.start), Some(&key(keys.end)))
+                    .unwrap();
+            }
+            OthersCommit::SpilledPuts(keys, step) => {
+                let mut other = db.begin_with(&TransactionOptions::new().memory(300));
+                for number in keys.clone().step_by(*step) {
+                    other.put(keyspace, key(number), [2; 60]).unwrap();
+                }
+                other.commit().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_spilled_snapshot_transaction_conflicts_with_flushed_commits_to_its_keys_only() {
+    use OthersCommit::{Delete, Puts, RangeDelete, SpilledPuts};
+    let cases = [
+        (vec![Puts(1..400, 2)], false),
+        (vec![Puts(1..400, 2), Puts(200..201, 1)], true),
+        (vec![Puts(398..399, 1)], true),
+        (vec![Puts(400..402, 1)], false),
+        (vec![Delete(0)], true),
+        (vec![RangeDelete(7..8), RangeDelete(399..1000)], false),
+        (vec![RangeDelete(7..9)], true),
+        // Too many keys for the record: each own key is looked up in the store.
+        (vec![Puts(10_000..20_000, 1)], false),
+        (vec![Puts(10_000..20_000, 1), Puts(6..7, 1)], true),
+        (vec![Puts(6..7, 1), Puts(10_000..20_000, 1)], true),
+        // The keys of attached runs are not recorded.
+        (vec![SpilledPuts(1..99, 2), Puts(99..100, 1)], false),
+        (vec![SpilledPuts(0..99, 1)], true),
+        (vec![Puts(98..99, 1), SpilledPuts(1..99, 2)], true),
+    ];
+    for structure in ["tiered", "levels,k=2", "hashed"] {
+        for (case, (commits, is_conflict)) in cases.iter().enumerate() {
+            let has_ranges = commits.iter().any(|one| matches!(one, RangeDelete(_)));
+            if structure == "hashed" && has_ranges {
+                continue;
+            }
+            let db = Options::new().memory(24 << 20).in_memory().unwrap();
+            let [_, keyspace] = keyspaces_in(&db, structure);
+            let how = TransactionOptions::new()
+                .isolation(Isolation::Snapshot)
+                .memory(300);
+            let mut transaction = db.begin_with(&how);
+            for number in (0..400u32).step_by(2) {
+                transaction.put(&keyspace, number.to_be_bytes(), [1; 60]).unwrap();
+                if number % 40 == 0 {
+                    db.checkpoint().unwrap();
+                }
+            }
+            for other in commits {
+                other.apply(&db, &keyspace);
+                db.checkpoint().unwrap();
+            }
+            let committed = transaction.commit().map_err(|error| error.kind());
+            let expected = if *is_conflict {
+                Err(ErrorKind::Conflict)
+            } else {
+                Ok(())
+            };
+            assert_eq!(committed, expected, "{structure}, case {case}");
+        }
+    }
+}

@@ -119,6 +119,13 @@ impl TombstoneSnapshot {
         indexes.filter_map(|index| index.covering(key, at)).max()
     }
 
+    /// Calls `tell` with the start, end and sequence number of every range delete.
+    pub fn each(&self, mut tell: impl FnMut(&[u8], &[u8], SequenceNumber)) {
+        for index in self.indexes.iter() {
+            index.each(&mut tell);
+        }
+    }
+
     /// Returns whether a range delete with a sequence number above `at` touches `range`.
     #[must_use]
     pub fn touch_above(&self, range: &KeyRange, at: SequenceNumber) -> bool {

@@ -27,7 +27,7 @@ fn is_found(fault: IsolationFault, isolation: Isolation, concurrency: Concurrenc
 }
 
 /// The faults, each with an isolation level and a concurrency control under which it is detected.
-const FAULTS: [(IsolationFault, Isolation, Concurrency); 54] = {
+const FAULTS: [(IsolationFault, Isolation, Concurrency); 55] = {
     use Concurrency::{Locking, Optimistic};
     use Isolation::{Serializable, Snapshot};
     [
@@ -97,6 +97,7 @@ const FAULTS: [(IsolationFault, Isolation, Concurrency); 54] = {
             Optimistic,
         ),
         (IsolationFault::SpilledWritesAreNotValidated, Snapshot, Optimistic),
+        (IsolationFault::FlushedKeysAreForgotten, Snapshot, Optimistic),
     ]
 };
 
