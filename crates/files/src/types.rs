@@ -1,8 +1,10 @@
 //! The values that operations on files take and return.
 
+use serde::{Deserialize, Serialize};
+
 /// The number of a file, directory or special file in its file system. It stays the same for the
 /// life of the file, also over renames and remounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Inode(pub u64);
 
 impl Inode {
@@ -11,7 +13,7 @@ impl Inode {
 }
 
 /// What an inode is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FileKind {
     /// A regular file.
     Regular,
@@ -30,7 +32,7 @@ pub enum FileKind {
 }
 
 /// A point in time with nanoseconds, as POSIX counts it: seconds since 1970, which may be negative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Timestamp {
     /// Seconds since 1970-01-01 00:00:00 UTC.
     pub seconds: i64,
@@ -39,7 +41,7 @@ pub struct Timestamp {
 }
 
 /// The attributes of an inode.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// The inode.
     pub inode: Inode,
@@ -74,7 +76,7 @@ pub struct Attributes {
 }
 
 /// A new value of a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimeChange {
     /// The time of the operation.
     Now,
@@ -83,7 +85,7 @@ pub enum TimeChange {
 }
 
 /// A change of attributes. `None` leaves an attribute as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttributeChange {
     /// New permission bits.
     pub mode: Option<u32>,
@@ -118,7 +120,7 @@ pub struct NewNode<'a> {
 }
 
 /// What `rename` does if the new name exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RenameMode {
     /// The new name's file is replaced.
     Replace,
@@ -129,7 +131,7 @@ pub enum RenameMode {
 }
 
 /// Where a write begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WritePosition {
     /// At this offset in bytes.
     At(u64),
@@ -138,7 +140,7 @@ pub enum WritePosition {
 }
 
 /// What [`FileSystem::allocate`](crate::FileSystem::allocate) does with a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AllocateMode {
     /// Extends the file to the end of the range, if it is shorter.
     Extend,
@@ -153,7 +155,7 @@ pub enum AllocateMode {
 }
 
 /// What [`FileSystem::seek`](crate::FileSystem::seek) looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SeekTarget {
     /// Data (`SEEK_DATA`).
     Data,
@@ -162,7 +164,7 @@ pub enum SeekTarget {
 }
 
 /// Whether an extended attribute may exist when it is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SetMode {
     /// It may exist or not.
     Any,
@@ -173,7 +175,7 @@ pub enum SetMode {
 }
 
 /// A name in a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryEntry {
     /// The name, any bytes but `/` and NUL.
     pub name: Vec<u8>,
@@ -184,7 +186,7 @@ pub struct DirectoryEntry {
 }
 
 /// The space of a file system, as `statfs` reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceStatistics {
     /// Size of a block in bytes.
     pub block_bytes: u32,

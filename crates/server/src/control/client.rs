@@ -78,6 +78,18 @@ impl ManagementClient {
         }
     }
 
+    /// Hands the connection to a service of the other process, and returns the stream on which that
+    /// service now speaks.
+    ///
+    /// # Errors
+    /// Returns [`Error::Told`] if the other process does not offer the service, and
+    /// [`Error::Connection`] if the connection fails.
+    pub fn into_service(mut self, name: &str) -> Result<UnixStream> {
+        self.tell(&ManagementRequest::Service(name.to_owned()))?;
+        let gone = || Error::Connection(io::ErrorKind::NotConnected.into());
+        self.stream.ok_or_else(gone)
+    }
+
     /// Sends a request whose reply is only success or failure.
     ///
     /// # Errors

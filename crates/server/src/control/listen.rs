@@ -18,8 +18,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Maximum number of concurrent connections, each of which has its own thread.
-const CONNECTIONS: usize = 16;
+/// Maximum number of concurrent connections, each of which has its own thread. A command that runs
+/// in a view of the store's files keeps its connection.
+const CONNECTIONS: usize = 64;
 /// How long the server waits for a client's greeting.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after a failure to accept a connection, for example because the process has too few file
@@ -42,9 +43,19 @@ impl fmt::Debug for ManagementServer {
     }
 }
 
+/// A service to which clients can hand their connections.
+pub trait ConnectionService: Send + Sync {
+    /// Serves a connection until the client ends it. Runs on a thread of the connection.
+    fn serve(&self, stream: UnixStream);
+}
+
+/// The services that a process offers at its management socket, by name.
+pub type ConnectionServices = BTreeMap<String, Arc<dyn ConnectionService>>;
+
 /// The state that all management connections share.
 struct ManagementState {
     db: Db,
+    services: ConnectionServices,
     about: Option<ServerInfo>,
     claims: Arc<ClaimRegistry>,
     connections: Mutex<ManagementConnections>,
@@ -65,17 +76,31 @@ impl ManagementServer {
     /// # Errors
     /// Returns an I/O error if the socket cannot be created or its thread cannot be started.
     pub fn start(db: &Db, directory: impl AsRef<Path>) -> io::Result<ManagementServer> {
-        ManagementServer::start_with(db, directory.as_ref(), None)
+        ManagementServer::start_with(db, directory.as_ref(), None, ConnectionServices::new())
+    }
+
+    /// Like [`ManagementServer::start`], and hands connections to services that ask for them.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ManagementServer::start`].
+    pub fn start_with_services(
+        db: &Db,
+        directory: impl AsRef<Path>,
+        services: ConnectionServices,
+    ) -> io::Result<ManagementServer> {
+        ManagementServer::start_with(db, directory.as_ref(), None, services)
     }
 
     pub(crate) fn start_with(
         db: &Db,
         directory: &Path,
         about: Option<ServerInfo>,
+        services: ConnectionServices,
     ) -> io::Result<ManagementServer> {
         let listening = Arc::new(ManagementListener::start(directory)?);
         let managed = Arc::new(ManagementState {
             db: db.clone(),
+            services,
             about,
             claims: Arc::default(),
             connections: Mutex::default(),
@@ -235,6 +260,12 @@ fn answer(managed: &ManagementState, stream: &mut UnixStream) -> io::Result<()> 
     }
     let mut session = ManagementSession::shared(&managed.db, managed.about.clone(), &managed.claims);
     while let Some(request) = format::read::<ManagementRequest>(stream)? {
+        if let Some(service) = service(managed, &request) {
+            stream.write_all(&format::frame(&ReplyFrame::Done).map_err(io::Error::other)?)?;
+            drop(session);
+            service.serve(stream.try_clone()?);
+            return Ok(());
+        }
         let mut sent = Ok(());
         let answered = catch_unwind(AssertUnwindSafe(|| {
             session.answer(&request, &mut |reply| {
@@ -264,6 +295,17 @@ fn answer(managed: &ManagementState, stream: &mut UnixStream) -> io::Result<()> 
         stream.write_all(&format::frame(&part).map_err(io::Error::other)?)?;
     }
     Ok(())
+}
+
+/// Returns the service that a request asks for, if the process offers it.
+fn service<'m>(
+    managed: &'m ManagementState,
+    request: &ManagementRequest,
+) -> Option<&'m dyn ConnectionService> {
+    match request {
+        ManagementRequest::Service(name) => managed.services.get(name).map(|service| &**service),
+        _ => None,
+    }
 }
 
 /// Converts an error to the message for the client.

@@ -52,7 +52,7 @@ mod socket;
 mod transact;
 
 pub use client::ManagementClient;
-pub use listen::ManagementServer;
+pub use listen::{ConnectionService, ConnectionServices, ManagementServer};
 pub use request::{
     CheckExtent, CommitDurability, Error, FailureKind, IsolationLevel, JobStage, KeyChange, ManagementReply,
     ManagementRequest, NewKeyspace, NewTransaction, ReadPurpose, RedisKey, RedisKind, RedisRequest, Result,

@@ -129,6 +129,9 @@ pub enum ManagementRequest {
         /// The absolute paths of the other tiers' directories, in tier order.
         further: Vec<Vec<u8>>,
     },
+    /// Hands the connection to a service that the process offers under this name, for example its
+    /// files. After the reply, the connection speaks the protocol of that service.
+    Service(String),
 }
 
 /// A change of a tier's settings.

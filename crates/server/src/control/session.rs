@@ -168,6 +168,10 @@ impl ManagementSession {
                 json(&advised::apply(&self.db, *record_permille)?, hear)
             }
             ManagementRequest::Trials => json(&advised::trials(&self.db), hear),
+            ManagementRequest::Service(name) => Err(Error::told(
+                FailureKind::NotFound,
+                format!("the process that has the store open does not offer the service {name:?}"),
+            )),
             ManagementRequest::Claim(name) => {
                 let claim = self.claims.take(name, CLAIM_PATIENCE);
                 let is_taken = claim.is_some();

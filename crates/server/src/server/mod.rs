@@ -10,7 +10,7 @@ mod cache;
 pub use cache::CacheServer;
 
 use crate::access::{LoginThrottle, SystemClock, UserRegistry};
-use crate::control::{ManagementServer, ServerInfo};
+use crate::control::{ConnectionServices, ManagementServer, ServerInfo};
 use crate::error::{Error, Result};
 use crate::net::{
     self, Acceptor, ConnectionReaper, EventLoop, GroupSyncer, ListeningSocket, LoopPool,
@@ -239,6 +239,18 @@ impl Server {
     /// # Errors
     /// Returns I/O errors from creating the socket or starting its thread.
     pub fn manage(&self, directory: impl AsRef<Path>) -> std::io::Result<()> {
+        self.manage_with_services(directory, ConnectionServices::new())
+    }
+
+    /// Like [`Server::manage`], and hands connections to services that ask for them.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Server::manage`].
+    pub fn manage_with_services(
+        &self,
+        directory: impl AsRef<Path>,
+        services: ConnectionServices,
+    ) -> std::io::Result<()> {
         let shared = &self.running.shared;
         let about = ServerInfo {
             store: Arc::clone(&shared.store),
@@ -247,7 +259,8 @@ impl Server {
                 move || shared.counts()
             }),
         };
-        let control = ManagementServer::start_with(&shared.store.db, directory.as_ref(), Some(about))?;
+        let control =
+            ManagementServer::start_with(&shared.store.db, directory.as_ref(), Some(about), services)?;
         *self.running.managing.lock() = Some(control);
         Ok(())
     }

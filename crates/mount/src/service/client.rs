@@ -1,0 +1,301 @@
+//! The client's end of a stream.
+
+use super::descriptor;
+use super::format;
+use super::message::{FileOperation, FilesReply, FilesRequest, FilesView, NodeDescription};
+use super::operations::{MOST_ENTRIES, MOST_READ};
+use alluvium_files::{
+    AllocateMode, AttributeChange, Attributes, DirectoryEntry, Error, ErrorKind, FileSystem, Inode, NewNode,
+    RenameMode, Result, SeekTarget, SetMode, SpaceStatistics, WritePosition,
+};
+use parking_lot::Mutex;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+/// A view of files in a store that another process has open.
+#[derive(Debug)]
+pub struct FilesClient {
+    /// `None` after an error of the stream.
+    stream: Mutex<Option<UnixStream>>,
+}
+
+impl FilesClient {
+    /// Opens a view of the file system `name` on a stream that the other process has begun to
+    /// serve.
+    ///
+    /// # Errors
+    /// Errors of the connection and of the other process.
+    pub fn open(stream: UnixStream, name: &str, view: FilesView) -> Result<FilesClient> {
+        let client = FilesClient {
+            stream: Mutex::new(Some(stream)),
+        };
+        client.ask(&FilesRequest::Open {
+            name: name.to_owned(),
+            view,
+        })?;
+        Ok(client)
+    }
+
+    /// Makes the other process serve the view on a mounted FUSE device.
+    ///
+    /// # Errors
+    /// Errors of the connection and of the other process.
+    pub fn serve(&self, device: OwnedFd) -> Result<()> {
+        self.ask_with(&FilesRequest::Serve, Some(device)).map(drop)
+    }
+
+    /// Waits until the view that [`FilesClient::serve`] began is unmounted.
+    ///
+    /// # Errors
+    /// Errors of the connection.
+    pub fn await_unmount(&self) -> Result<()> {
+        self.ask(&FilesRequest::AwaitUnmount).map(drop)
+    }
+
+    /// Commits the transaction of the view. If `durability` asks for it, the commit is on the disk
+    /// when this returns.
+    ///
+    /// # Errors
+    /// `Conflict` if others have changed what the transaction depends on; errors of the store.
+    pub fn commit(&self, durability: alluvium::Durability) -> Result<()> {
+        let is_durable = matches!(durability, alluvium::Durability::Disk);
+        self.ask(&FilesRequest::Commit { is_durable }).map(drop)
+    }
+
+    /// Rolls the transaction of the view back.
+    ///
+    /// # Errors
+    /// Errors of the connection, after which the transaction is rolled back as well.
+    pub fn rollback(&self) -> Result<()> {
+        self.ask(&FilesRequest::Roll).map(drop)
+    }
+
+    pub(super) fn ask(&self, request: &FilesRequest) -> Result<FilesReply> {
+        self.ask_with(request, None)
+    }
+
+    fn ask_with(&self, request: &FilesRequest, device: Option<OwnedFd>) -> Result<FilesReply> {
+        let frame = format::frame(request).map_err(|error| gone(&error))?;
+        let mut stream = self.stream.lock();
+        let ended = || gone(&io::Error::from(io::ErrorKind::NotConnected));
+        let mut open = stream.take().ok_or_else(ended)?;
+        let sent = open.write_all(&frame);
+        let sent = sent.and_then(|()| match &device {
+            Some(device) => descriptor::send(&open, device.as_fd()),
+            None => Ok(()),
+        });
+        sent.map_err(|error| gone(&error))?;
+        let reply = format::read(&mut open).map_err(|error| gone(&error))?;
+        let reply = reply.ok_or_else(ended)?;
+        *stream = Some(open);
+        match reply {
+            FilesReply::Failed { kind, errno, text } => Err(Error::told(kind, errno, text)),
+            reply => Ok(reply),
+        }
+    }
+}
+
+fn gone(error: &io::Error) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("the process that has the store open has ended, or closed the connection ({error})"),
+    )
+}
+
+/// The file system of a [`FilesClient`]. Each operation is a request to the other process.
+#[derive(Debug)]
+pub struct RemoteFiles {
+    client: FilesClient,
+}
+
+/// Returns what a reply contains, or an error if it is another one.
+macro_rules! answered {
+    ($reply:expr, $kind:ident) => {
+        match $reply? {
+            FilesReply::$kind(value) => Ok(value),
+            other => Err(unexpected(&other)),
+        }
+    };
+}
+
+fn unexpected(reply: &FilesReply) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("the process that has the store open gave another answer than was asked for: {reply:?}"),
+    )
+}
+
+impl RemoteFiles {
+    /// Creates the file system.
+    #[must_use]
+    pub fn new(client: FilesClient) -> RemoteFiles {
+        RemoteFiles { client }
+    }
+
+    /// Returns the client, by which a transaction is committed.
+    #[must_use]
+    pub fn client(&self) -> &FilesClient {
+        &self.client
+    }
+
+    fn run(&self, operation: FileOperation) -> Result<FilesReply> {
+        self.client.ask(&FilesRequest::Operate(operation))
+    }
+
+    fn change(&self, operation: FileOperation) -> Result<()> {
+        match self.run(operation)? {
+            FilesReply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl FileSystem for RemoteFiles {
+    fn lookup(&self, parent: Inode, name: &[u8]) -> Result<Attributes> {
+        answered!(self.run(FileOperation::Lookup(parent, name.to_vec())), Attributes)
+    }
+
+    fn attributes(&self, inode: Inode) -> Result<Attributes> {
+        answered!(self.run(FileOperation::Attributes(inode)), Attributes)
+    }
+
+    fn parent(&self, directory: Inode) -> Result<Inode> {
+        answered!(self.run(FileOperation::Parent(directory)), Inode)
+    }
+
+    fn set_attributes(&self, inode: Inode, change: &AttributeChange) -> Result<Attributes> {
+        let operation = FileOperation::SetAttributes(inode, change.clone());
+        answered!(self.run(operation), Attributes)
+    }
+
+    fn create(&self, parent: Inode, name: &[u8], node: &NewNode<'_>) -> Result<Attributes> {
+        let operation = FileOperation::Create(parent, name.to_vec(), NodeDescription::of(node));
+        answered!(self.run(operation), Attributes)
+    }
+
+    fn create_unnamed(&self, parent: Inode, node: &NewNode<'_>) -> Result<Attributes> {
+        let operation = FileOperation::CreateUnnamed(parent, NodeDescription::of(node));
+        answered!(self.run(operation), Attributes)
+    }
+
+    fn link(&self, inode: Inode, parent: Inode, name: &[u8]) -> Result<Attributes> {
+        let operation = FileOperation::Link(inode, parent, name.to_vec());
+        answered!(self.run(operation), Attributes)
+    }
+
+    fn unlink(&self, parent: Inode, name: &[u8]) -> Result<()> {
+        self.change(FileOperation::Unlink(parent, name.to_vec()))
+    }
+
+    fn remove_directory(&self, parent: Inode, name: &[u8]) -> Result<()> {
+        self.change(FileOperation::RemoveDirectory(parent, name.to_vec()))
+    }
+
+    fn rename(
+        &self,
+        parent: Inode,
+        name: &[u8],
+        new_parent: Inode,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
+        let (name, new_name) = (name.to_vec(), new_name.to_vec());
+        self.change(FileOperation::Rename(parent, name, new_parent, new_name, mode))
+    }
+
+    fn read_link(&self, inode: Inode) -> Result<Vec<u8>> {
+        answered!(self.run(FileOperation::ReadLink(inode)), Bytes)
+    }
+
+    fn hold(&self, inode: Inode) -> Result<()> {
+        self.change(FileOperation::Hold(inode))
+    }
+
+    fn release(&self, inode: Inode) -> Result<()> {
+        self.change(FileOperation::Release(inode))
+    }
+
+    fn read(&self, inode: Inode, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let mut data: Vec<u8> = Vec::new();
+        while data.len() < length {
+            let piece = (length - data.len()).min(MOST_READ) as u32;
+            let operation = FileOperation::Read(inode, offset.saturating_add(data.len() as u64), piece);
+            let read = answered!(self.run(operation), Bytes)?;
+            let is_end = read.len() < piece as usize;
+            data.extend_from_slice(&read);
+            if is_end {
+                break;
+            }
+        }
+        Ok(data)
+    }
+
+    fn write(&self, inode: Inode, position: WritePosition, data: &[u8]) -> Result<u64> {
+        // A message has room for what one call of the kernel writes. A longer piece would not be
+        // atomic in several messages.
+        answered!(
+            self.run(FileOperation::Write(inode, position, data.to_vec())),
+            Number
+        )
+    }
+
+    fn allocate(&self, inode: Inode, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        self.change(FileOperation::Allocate(inode, mode, offset, length))
+    }
+
+    fn seek(&self, inode: Inode, offset: u64, target: SeekTarget) -> Result<u64> {
+        answered!(self.run(FileOperation::Seek(inode, offset, target)), Number)
+    }
+
+    fn copy_range(
+        &self,
+        from: Inode,
+        from_offset: u64,
+        to: Inode,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        let operation = FileOperation::CopyRange(from, from_offset, to, to_offset, length);
+        answered!(self.run(operation), Number)
+    }
+
+    fn read_directory(
+        &self,
+        directory: Inode,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<DirectoryEntry>> {
+        let limit = limit.min(MOST_ENTRIES) as u32;
+        let operation = FileOperation::ReadDirectory(directory, after.map(<[u8]>::to_vec), limit);
+        answered!(self.run(operation), Entries)
+    }
+
+    fn extended_attribute(&self, inode: Inode, name: &[u8]) -> Result<Vec<u8>> {
+        answered!(
+            self.run(FileOperation::ExtendedAttribute(inode, name.to_vec())),
+            Bytes
+        )
+    }
+
+    fn extended_attributes(&self, inode: Inode) -> Result<Vec<Vec<u8>>> {
+        answered!(self.run(FileOperation::ExtendedAttributes(inode)), Names)
+    }
+
+    fn set_extended_attribute(&self, inode: Inode, name: &[u8], value: &[u8], mode: SetMode) -> Result<()> {
+        let (name, value) = (name.to_vec(), value.to_vec());
+        self.change(FileOperation::SetExtendedAttribute(inode, name, value, mode))
+    }
+
+    fn remove_extended_attribute(&self, inode: Inode, name: &[u8]) -> Result<()> {
+        self.change(FileOperation::RemoveExtendedAttribute(inode, name.to_vec()))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.change(FileOperation::Sync)
+    }
+
+    fn space(&self) -> Result<SpaceStatistics> {
+        answered!(self.run(FileOperation::Space), Space)
+    }
+}

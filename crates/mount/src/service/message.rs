@@ -1,0 +1,95 @@
+//! The messages of a stream.
+
+use alluvium_files::{
+    AllocateMode, AttributeChange, Attributes, DirectoryEntry, ErrorKind, FileKind, Inode, RenameMode,
+    SeekTarget, SetMode, SpaceStatistics, WritePosition,
+};
+use serde::{Deserialize, Serialize};
+
+/// What a stream sees of a file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FilesView {
+    /// The newest state. Each operation is committed by itself.
+    Newest,
+    /// A new transaction.
+    Transaction,
+    /// A snapshot, by its name.
+    Snapshot(String),
+}
+
+/// A request of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FilesRequest {
+    /// Selects a file system by its name, and a view of it. Every stream begins with this request.
+    Open { name: String, view: FilesView },
+    /// An operation on the view.
+    Operate(FileOperation),
+    /// Serves the view on a mounted FUSE device, whose descriptor follows the frame. The answer
+    /// comes once the kernel and the view have agreed.
+    Serve,
+    /// Waits until the view is unmounted.
+    AwaitUnmount,
+    /// Commits the transaction.
+    Commit { is_durable: bool },
+    /// Rolls the transaction back.
+    Roll,
+}
+
+/// An operation of [`FileSystem`](alluvium_files::FileSystem).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileOperation {
+    Lookup(Inode, Vec<u8>),
+    Attributes(Inode),
+    Parent(Inode),
+    SetAttributes(Inode, AttributeChange),
+    Create(Inode, Vec<u8>, NodeDescription),
+    CreateUnnamed(Inode, NodeDescription),
+    Link(Inode, Inode, Vec<u8>),
+    Unlink(Inode, Vec<u8>),
+    RemoveDirectory(Inode, Vec<u8>),
+    Rename(Inode, Vec<u8>, Inode, Vec<u8>, RenameMode),
+    ReadLink(Inode),
+    Hold(Inode),
+    Release(Inode),
+    Read(Inode, u64, u32),
+    Write(Inode, WritePosition, Vec<u8>),
+    Allocate(Inode, AllocateMode, u64, u64),
+    Seek(Inode, u64, SeekTarget),
+    CopyRange(Inode, u64, Inode, u64, u64),
+    ReadDirectory(Inode, Option<Vec<u8>>, u32),
+    ExtendedAttribute(Inode, Vec<u8>),
+    ExtendedAttributes(Inode),
+    SetExtendedAttribute(Inode, Vec<u8>, Vec<u8>, SetMode),
+    RemoveExtendedAttribute(Inode, Vec<u8>),
+    Sync,
+    Space,
+}
+
+/// An inode to be created: [`NewNode`](alluvium_files::NewNode) as a message has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeDescription {
+    pub kind: FileKind,
+    pub mode: u32,
+    pub user: u32,
+    pub group: u32,
+    pub device: u64,
+    pub target: Vec<u8>,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FilesReply {
+    Done,
+    Attributes(Attributes),
+    Inode(Inode),
+    Bytes(Vec<u8>),
+    Names(Vec<Vec<u8>>),
+    Entries(Vec<DirectoryEntry>),
+    Number(u64),
+    Space(SpaceStatistics),
+    Failed {
+        kind: ErrorKind,
+        errno: i32,
+        text: String,
+    },
+}
