@@ -312,8 +312,8 @@ fn several_commands_at_once_and_one_more_than_there_are_seats() {
         let rows = place.done(["scan", "-k", &format!("k{number}")]).text();
         assert_eq!(rows.lines().count(), 20_000);
     }
-    let idle: Vec<UnixStream> = (0..16).map(|_| greeted(&socket(&place))).collect();
-    place.run(["get", "a"]).ended(3).complained("16 commands");
+    let idle: Vec<UnixStream> = (0..64).map(|_| greeted(&socket(&place))).collect();
+    place.run(["get", "a"]).ended(3).complained("64 commands");
     drop(idle);
     // Slots become free once the server notices that the clients have disconnected.
     let mut is_answered = false;
