@@ -5,8 +5,8 @@ use crate::terminal::exit::TABLE;
 use crate::values::sizes::{self, ByteSize};
 use crate::values::tier::{self, TierDirectory};
 use crate::verbs::{
-    advise, backup, bench, check, compact, completions, delete, export, get, import, index, inspect,
-    keyspaces, man, model, probe, put, repair, scan, serve, sort, stats, tiers, transaction, transactions,
+    advise, backup, bench, check, compact, completions, delete, export, files, get, import, index, inspect,
+    keyspaces, man, model, mount, probe, put, repair, scan, serve, sort, stats, tiers, transaction, transactions, tx,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -73,6 +73,12 @@ pub enum CliCommand {
     Transaction(transaction::TransactionCommand),
     /// List open transactions and kept snapshots, and the old versions that they retain.
     Transactions(transactions::TransactionsCommand),
+    /// Run a command in a transaction: all of its changes to files take effect, or none.
+    Tx(tx::TxCommand),
+    /// Show the files of the store in a directory, to all programs.
+    Mount(mount::MountCommand),
+    /// List, read, copy and check the files of a store.
+    Files(files::FilesCommand),
     /// Show the contents of the store, and the space and memory that they use.
     Stats(stats::StatsCommand),
     /// Read the whole store and report damage.

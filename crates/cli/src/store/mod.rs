@@ -6,6 +6,8 @@
 //!
 //! *Must not depend on*: verbs, formats of import and export.
 
+pub(crate) mod files;
+pub(crate) mod files_service;
 pub(crate) mod private;
 pub(crate) mod typed;
 
@@ -70,6 +72,14 @@ impl StoreHandle {
     pub(crate) fn memory(&self) -> Option<u64> {
         match &self.backend {
             StoreBackend::Own(db, _) => Some(db.stats().memory.budget),
+            StoreBackend::Served(_) => None,
+        }
+    }
+
+    /// Returns the store, or `None` if another process has it open.
+    pub(crate) fn db(&self) -> Option<&Db> {
+        match &self.backend {
+            StoreBackend::Own(db, _) => Some(db),
             StoreBackend::Served(_) => None,
         }
     }

@@ -153,6 +153,9 @@ pub(crate) fn classify(error: &anyhow::Error) -> CommandExit {
         if let Some(error) = cause.downcast_ref::<Error>() {
             return of_store(error);
         }
+        if let Some(error) = cause.downcast_ref::<alluvium_files::Error>() {
+            return of_files(error);
+        }
         if let Some(error) = cause.downcast_ref::<io::Error>() {
             match error.kind() {
                 io::ErrorKind::BrokenPipe => return CommandExit::Done,
@@ -162,6 +165,17 @@ pub(crate) fn classify(error: &anyhow::Error) -> CommandExit {
         }
     }
     CommandExit::Failed
+}
+
+fn of_files(error: &alluvium_files::Error) -> CommandExit {
+    use alluvium_files::ErrorKind;
+    match error.kind() {
+        ErrorKind::NotFound => CommandExit::NotFound,
+        ErrorKind::NoSpace => CommandExit::Full,
+        ErrorKind::Damaged => CommandExit::Damaged,
+        ErrorKind::Conflict => CommandExit::Conflict,
+        _ => CommandExit::Failed,
+    }
 }
 
 fn of_store(error: &Error) -> CommandExit {

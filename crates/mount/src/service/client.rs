@@ -5,13 +5,23 @@ use super::format;
 use super::message::{FileOperation, FilesReply, FilesRequest, FilesView, NodeDescription};
 use super::operations::{MOST_ENTRIES, MOST_READ};
 use alluvium_files::{
-    AllocateMode, AttributeChange, Attributes, DirectoryEntry, Error, ErrorKind, FileSystem, Inode, NewNode,
+    AllocateMode, AttributeChange, Attributes, DirectoryEntry, Error, ErrorKind, FileSystem, FilesReport, Inode, NewNode,
     RenameMode, Result, SeekTarget, SetMode, SpaceStatistics, WritePosition,
 };
 use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+
+/// Returns what a reply contains, or an error if it is another one.
+macro_rules! answered {
+    ($reply:expr, $kind:ident) => {
+        match $reply? {
+            FilesReply::$kind(value) => Ok(value),
+            other => Err(unexpected(&other)),
+        }
+    };
+}
 
 /// A view of files in a store that another process has open.
 #[derive(Debug)]
@@ -71,6 +81,48 @@ impl FilesClient {
         self.ask(&FilesRequest::Roll).map(drop)
     }
 
+    /// Creates a snapshot of the file system.
+    ///
+    /// # Errors
+    /// `Exists`; errors of the connection and of the other process.
+    pub fn create_snapshot(&self, name: &str) -> Result<()> {
+        self.ask(&FilesRequest::CreateSnapshot(name.to_owned())).map(drop)
+    }
+
+    /// Returns the names of the snapshots of the file system.
+    ///
+    /// # Errors
+    /// Errors of the connection and of the other process.
+    pub fn snapshots(&self) -> Result<Vec<String>> {
+        let names = answered!(self.ask(&FilesRequest::Snapshots), Names)?;
+        let texts = names.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned());
+        Ok(texts.collect())
+    }
+
+    /// Removes a snapshot of the file system.
+    ///
+    /// # Errors
+    /// `NotFound`; errors of the connection and of the other process.
+    pub fn remove_snapshot(&self, name: &str) -> Result<()> {
+        self.ask(&FilesRequest::RemoveSnapshot(name.to_owned())).map(drop)
+    }
+
+    /// Verifies the file system.
+    ///
+    /// # Errors
+    /// Errors of the connection and of the other process.
+    pub fn check(&self) -> Result<FilesReport> {
+        answered!(self.ask(&FilesRequest::Check), Report)
+    }
+
+    /// Removes the file system with everything in it.
+    ///
+    /// # Errors
+    /// Errors of the connection and of the other process.
+    pub fn remove(&self) -> Result<()> {
+        self.ask(&FilesRequest::Remove).map(drop)
+    }
+
     pub(super) fn ask(&self, request: &FilesRequest) -> Result<FilesReply> {
         self.ask_with(request, None)
     }
@@ -107,16 +159,6 @@ fn gone(error: &io::Error) -> Error {
 #[derive(Debug)]
 pub struct RemoteFiles {
     client: FilesClient,
-}
-
-/// Returns what a reply contains, or an error if it is another one.
-macro_rules! answered {
-    ($reply:expr, $kind:ident) => {
-        match $reply? {
-            FilesReply::$kind(value) => Ok(value),
-            other => Err(unexpected(&other)),
-        }
-    };
 }
 
 fn unexpected(reply: &FilesReply) -> Error {

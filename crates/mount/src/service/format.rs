@@ -93,7 +93,7 @@ mod tests {
             errno: 2,
             text: "t".to_owned(),
         };
-        assert_eq!(frame(&failed).unwrap(), b"\x05\0\0\0\x08\0\x04\x01t");
+        assert_eq!(frame(&failed).unwrap(), b"\x05\0\0\0\x09\0\x04\x01t");
     }
 
     #[test]

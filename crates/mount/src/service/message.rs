@@ -1,7 +1,7 @@
 //! The messages of a stream.
 
 use alluvium_files::{
-    AllocateMode, AttributeChange, Attributes, DirectoryEntry, ErrorKind, FileKind, Inode, RenameMode,
+    AllocateMode, AttributeChange, Attributes, DirectoryEntry, ErrorKind, FileKind, FilesReport, Inode, RenameMode,
     SeekTarget, SetMode, SpaceStatistics, WritePosition,
 };
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum FilesView {
     /// The newest state. Each operation is committed by itself.
     Newest,
-    /// A new transaction.
+    /// A new transaction. It creates the file system if there is none.
     Transaction,
     /// A snapshot, by its name.
     Snapshot(String),
@@ -29,6 +29,15 @@ pub enum FilesRequest {
     Serve,
     /// Waits until the view is unmounted.
     AwaitUnmount,
+    /// Creates a snapshot of the file system.
+    CreateSnapshot(String),
+    /// Lists the snapshots of the file system.
+    Snapshots,
+    RemoveSnapshot(String),
+    /// Verifies the file system.
+    Check,
+    /// Removes the file system.
+    Remove,
     /// Commits the transaction.
     Commit { is_durable: bool },
     /// Rolls the transaction back.
@@ -87,6 +96,7 @@ pub enum FilesReply {
     Entries(Vec<DirectoryEntry>),
     Number(u64),
     Space(SpaceStatistics),
+    Report(FilesReport),
     Failed {
         kind: ErrorKind,
         errno: i32,

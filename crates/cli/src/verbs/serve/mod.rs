@@ -134,6 +134,12 @@ pub struct ServeCommand {
     /// The directory for the backups of BGSAVE and SAVE; CONFIG SET dir changes it.
     #[arg(long, value_name = "PATH")]
     pub backup_dir: Option<PathBuf>,
+    /// A directory in which the server shows the files of the store to all programs: see `alluvium
+    /// mount`.
+    #[arg(long, value_name = "DIR", conflicts_with = "cache")]
+    pub mount: Option<PathBuf>,
+    #[command(flatten)]
+    pub mounted: MountArguments,
     /// Allow addresses that other machines can reach without a password or client certificates.
     #[arg(long)]
     pub unprotected: bool,
@@ -270,8 +276,8 @@ impl From<EvictionArg> for CacheEvictionPolicy {
 
 /// Creates the management socket, through which other commands manage the store while it is being
 /// served. If this fails, the server continues without it.
-fn manage(server: &Server, directory: &Path) {
-    if let Err(error) = server.manage(directory) {
+fn manage(server: &Server, db: &Db, directory: &Path) {
+    if let Err(error) = server.manage_with_services(directory, files_services(db)) {
         screen::note(&format!(
             "other commands cannot use {} while it is served: the server cannot create its socket there ({error})",
             directory.display()
@@ -295,7 +301,10 @@ impl ServeCommand {
             .open(&context.path)
             .with_context(|| format!("opening the store in {}", context.path.display()))?;
         let server = Server::start(&db, options).map_err(|error| in_flags(self, error))?;
-        manage(&server, &context.path);
+        manage(&server, &db, &context.path);
+        let mount = self.mount.as_ref();
+        let mount = mount.map(|directory| self.mounted.mount(&db, directory, None));
+        let mount = mount.transpose().inspect_err(|_| server.stop())?;
         let scheme = if self.tls_certificate.is_some() {
             "https"
         } else {
@@ -321,10 +330,13 @@ impl ServeCommand {
             is_over.store(true, Ordering::Relaxed);
             served
         });
+        // Requests of the kernel use the store, so the mount ends before the store is closed.
+        let unmounted = mount.map(|mut mount| mount.unmount().context("unmounting"));
         drop(server);
         let closed = db.close().context("closing the store");
         served?;
         closed?;
+        unmounted.transpose()?;
         screen::note("stopped and closed");
         Ok(CommandExit::Done)
     }

@@ -1,0 +1,151 @@
+//! The files of a store, which this process or another one has open.
+
+use crate::context::CommandContext;
+use crate::store::StoreHandle;
+use alluvium::Durability;
+use alluvium_files::{FileSystem, Files, FilesReport, FilesTransaction};
+use alluvium_mount::service::{FilesClient, FilesView, RemoteFiles, SERVICE};
+use alluvium_server::control::ManagementClient;
+use anyhow::{Context as _, Result, anyhow};
+use std::sync::Arc;
+
+/// A view of a file system.
+pub(crate) struct OpenFiles {
+    pub(crate) files: Arc<dyn FileSystem>,
+    backend: FilesBackend,
+}
+
+enum FilesBackend {
+    Own(Files),
+    Transaction(Arc<FilesTransaction>),
+    Snapshot,
+    Remote(Arc<RemoteFiles>),
+}
+
+impl OpenFiles {
+    /// Opens a view of the file system `name`. If it does not exist, a transaction creates it, and
+    /// other views are errors.
+    pub(crate) fn open(
+        context: &CommandContext,
+        store: &StoreHandle,
+        name: &str,
+        view: FilesView,
+    ) -> Result<OpenFiles> {
+        let Some(db) = store.db() else {
+            let client = ManagementClient::connect(&context.path)
+                .context("connecting to the process that has the store open")?;
+            let stream = client.into_service(SERVICE).map_err(|error| {
+                anyhow!("{error}: end that process, or start it with a version that offers files")
+            })?;
+            let remote = Arc::new(RemoteFiles::new(FilesClient::open(stream, name, view)?));
+            return Ok(OpenFiles {
+                files: Arc::clone(&remote) as Arc<dyn FileSystem>,
+                backend: FilesBackend::Remote(remote),
+            });
+        };
+        let files = match view {
+            FilesView::Transaction => Files::open(db, name)?,
+            FilesView::Newest | FilesView::Snapshot(_) => Files::open_existing(db, name)?,
+        };
+        Ok(match view {
+            FilesView::Newest => OpenFiles {
+                files: Arc::new(files.clone()),
+                backend: FilesBackend::Own(files),
+            },
+            FilesView::Transaction => {
+                let transaction = Arc::new(files.begin());
+                OpenFiles {
+                    files: Arc::clone(&transaction) as Arc<dyn FileSystem>,
+                    backend: FilesBackend::Transaction(transaction),
+                }
+            }
+            FilesView::Snapshot(name) => OpenFiles {
+                files: Arc::new(files.open_snapshot(&name)?),
+                backend: FilesBackend::Snapshot,
+            },
+        })
+    }
+
+    /// Returns the client of the process that has the store open, if that is another one.
+    pub(crate) fn remote(&self) -> Option<&FilesClient> {
+        match &self.backend {
+            FilesBackend::Remote(remote) => Some(remote.client()),
+            _ => None,
+        }
+    }
+
+    /// Commits the transaction of the view durably. Views without a transaction are synced.
+    pub(crate) fn commit(&self) -> Result<()> {
+        match &self.backend {
+            FilesBackend::Transaction(transaction) => transaction.commit_with(Durability::Disk)?,
+            FilesBackend::Own(files) => files.sync()?,
+            FilesBackend::Snapshot => {}
+            FilesBackend::Remote(remote) => remote.client().commit(Durability::Disk)?,
+        }
+        Ok(())
+    }
+
+    /// Rolls the transaction of the view back.
+    pub(crate) fn rollback(&self) -> Result<()> {
+        match &self.backend {
+            FilesBackend::Transaction(transaction) => transaction.rollback(),
+            FilesBackend::Own(_) | FilesBackend::Snapshot => {}
+            FilesBackend::Remote(remote) => remote.client().rollback()?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn create_snapshot(&self, name: &str) -> Result<()> {
+        match self.managed()? {
+            ManagedFiles::Own(files) => files.create_snapshot(name).map(drop)?,
+            ManagedFiles::Remote(client) => client.create_snapshot(name)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn snapshots(&self) -> Result<Vec<String>> {
+        Ok(match self.managed()? {
+            ManagedFiles::Own(files) => files.snapshots(),
+            ManagedFiles::Remote(client) => client.snapshots()?,
+        })
+    }
+
+    pub(crate) fn remove_snapshot(&self, name: &str) -> Result<()> {
+        match self.managed()? {
+            ManagedFiles::Own(files) => files.remove_snapshot(name)?,
+            ManagedFiles::Remote(client) => client.remove_snapshot(name)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check(&self) -> Result<FilesReport> {
+        Ok(match self.managed()? {
+            ManagedFiles::Own(files) => files.check()?,
+            ManagedFiles::Remote(client) => client.check()?,
+        })
+    }
+
+    pub(crate) fn remove(&self) -> Result<()> {
+        match self.managed()? {
+            ManagedFiles::Own(files) => Files::remove(files.db(), files.name())?,
+            ManagedFiles::Remote(client) => client.remove()?,
+        }
+        Ok(())
+    }
+
+    fn managed(&self) -> Result<ManagedFiles<'_>> {
+        match &self.backend {
+            FilesBackend::Own(files) => Ok(ManagedFiles::Own(files)),
+            FilesBackend::Remote(remote) => Ok(ManagedFiles::Remote(remote.client())),
+            FilesBackend::Transaction(_) | FilesBackend::Snapshot => {
+                Err(anyhow!("only the newest state of a file system can be managed"))
+            }
+        }
+    }
+}
+
+/// A file system that is managed in this process or in another one.
+enum ManagedFiles<'m> {
+    Own(&'m Files),
+    Remote(&'m FilesClient),
+}

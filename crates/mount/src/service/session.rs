@@ -1,0 +1,221 @@
+//! The server's end of a stream.
+
+use super::descriptor;
+use super::format;
+use super::message::{FileOperation, FilesReply, FilesRequest, FilesView};
+use super::operations;
+use crate::options::MountOptions;
+use crate::view::ServedDevice;
+use alluvium::{Db, Durability};
+use alluvium_files::{Error, ErrorKind, FileSystem, Files, FilesTransaction, Inode, Result};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Serves the files of an open store to other processes.
+pub struct FilesService {
+    db: Db,
+}
+
+impl std::fmt::Debug for FilesService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FilesService").finish_non_exhaustive()
+    }
+}
+
+impl FilesService {
+    /// Creates the service of a store.
+    #[must_use]
+    pub fn new(db: &Db) -> FilesService {
+        FilesService { db: db.clone() }
+    }
+
+    /// Serves a stream until its client ends it.
+    pub fn serve(&self, mut stream: UnixStream) {
+        if let Err(error) = self.answer(&mut stream) {
+            tracing::debug!(%error, "a stream of files has failed");
+        }
+    }
+
+    fn answer(&self, stream: &mut UnixStream) -> io::Result<()> {
+        let Some(request) = format::read::<FilesRequest>(stream)? else {
+            return Ok(());
+        };
+        let FilesRequest::Open { name, view } = request else {
+            let error = Error::new(ErrorKind::InvalidArgument, "a stream begins with the request `Open`");
+            return send(stream, &FilesReply::failed(&error));
+        };
+        let mut session = match self.open(&name, view) {
+            Ok(session) => session,
+            Err(error) => return send(stream, &FilesReply::failed(&error)),
+        };
+        send(stream, &FilesReply::Done)?;
+        while let Some(request) = format::read::<FilesRequest>(stream)? {
+            let device = match request {
+                FilesRequest::Serve => Some(descriptor::receive(stream)?),
+                _ => None,
+            };
+            let reply = catch_unwind(AssertUnwindSafe(|| match device {
+                Some(device) => session.serve(device),
+                None => session.answer(&request),
+            }));
+            let reply = reply.unwrap_or_else(|_| {
+                tracing::error!("an operation on files has panicked");
+                let text = "the operation panicked, which is a bug in Alluvium; the log of the process that \
+                            has the store open contains the message";
+                FilesReply::failed(&Error::new(ErrorKind::Io, text))
+            });
+            send(stream, &reply)?;
+        }
+        Ok(())
+    }
+
+    fn open(&self, name: &str, view: FilesView) -> Result<FilesSession> {
+        let files = match view {
+            FilesView::Transaction => Files::open(&self.db, name)?,
+            FilesView::Newest | FilesView::Snapshot(_) => Files::open_existing(&self.db, name)?,
+        };
+        let mut transaction = None;
+        let view: Arc<dyn FileSystem> = match view {
+            FilesView::Newest => Arc::new(files.clone()),
+            FilesView::Snapshot(name) => Arc::new(files.open_snapshot(&name)?),
+            FilesView::Transaction => {
+                let begun = Arc::new(files.begin());
+                transaction = Some(Arc::clone(&begun));
+                begun
+            }
+        };
+        Ok(FilesSession {
+            files,
+            view,
+            transaction,
+            device: None,
+            holds: BTreeMap::new(),
+        })
+    }
+}
+
+fn send(stream: &mut UnixStream, reply: &FilesReply) -> io::Result<()> {
+    let frame = match format::frame(reply) {
+        // An answer is too long only if an operation gave more than was asked for.
+        Err(error) => format::frame(&FilesReply::failed(&Error::from_system(&error, "the answer")))?,
+        frame => frame?,
+    };
+    stream.write_all(&frame)
+}
+
+/// The state of a stream.
+struct FilesSession {
+    files: Files,
+    view: Arc<dyn FileSystem>,
+    transaction: Option<Arc<FilesTransaction>>,
+    device: Option<ServedDevice>,
+    /// How often the client holds an inode.
+    holds: BTreeMap<Inode, u32>,
+}
+
+impl FilesSession {
+    fn answer(&mut self, request: &FilesRequest) -> FilesReply {
+        let answered = match request {
+            FilesRequest::Operate(operation) => return self.operate(operation),
+            FilesRequest::AwaitUnmount => {
+                if let Some(device) = self.device.take() {
+                    device.wait();
+                }
+                Ok(())
+            }
+            FilesRequest::CreateSnapshot(name) => self.files.create_snapshot(name).map(drop),
+            FilesRequest::RemoveSnapshot(name) => self.files.remove_snapshot(name),
+            FilesRequest::Snapshots => {
+                let names = self.files.snapshots().into_iter().map(String::into_bytes);
+                return FilesReply::Names(names.collect());
+            }
+            FilesRequest::Check => match self.files.check() {
+                Ok(report) => return FilesReply::Report(report),
+                Err(error) => Err(error),
+            },
+            FilesRequest::Remove => Files::remove(self.files.db(), self.files.name()),
+            FilesRequest::Commit { is_durable } => self.commit(*is_durable),
+            FilesRequest::Roll => self.transaction().map(|transaction| transaction.rollback()),
+            FilesRequest::Open { .. } | FilesRequest::Serve => Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "the stream has been opened already",
+            )),
+        };
+        match answered {
+            Ok(()) => FilesReply::Done,
+            Err(error) => FilesReply::failed(&error),
+        }
+    }
+
+    fn transaction(&self) -> Result<&FilesTransaction> {
+        self.transaction.as_deref().ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidArgument,
+                "the stream has no transaction: open it with one",
+            )
+        })
+    }
+
+    fn commit(&self, is_durable: bool) -> Result<()> {
+        let transaction = self.transaction()?;
+        match is_durable {
+            true => transaction.commit_with(Durability::Disk),
+            false => transaction.commit(),
+        }
+    }
+
+    fn serve(&mut self, device: std::os::fd::OwnedFd) -> FilesReply {
+        match ServedDevice::start(Arc::clone(&self.view), device, &MountOptions::default()) {
+            Ok(device) => {
+                self.device = Some(device);
+                FilesReply::Done
+            }
+            Err(error) => FilesReply::failed(&Error::new(ErrorKind::Io, error.to_string())),
+        }
+    }
+
+    /// Runs an operation, and counts what the client holds.
+    fn operate(&mut self, operation: &FileOperation) -> FilesReply {
+        let reply = operations::run(&*self.view, operation);
+        if reply == FilesReply::Done {
+            match operation {
+                FileOperation::Hold(inode) => *self.holds.entry(*inode).or_default() += 1,
+                FileOperation::Release(inode) => self.count_release(*inode),
+                _ => {}
+            }
+        }
+        if let (FileOperation::CreateUnnamed(..), FilesReply::Attributes(created)) = (operation, &reply) {
+            *self.holds.entry(created.inode).or_default() += 1;
+        }
+        reply
+    }
+
+    fn count_release(&mut self, inode: Inode) {
+        if let Some(count) = self.holds.get_mut(&inode) {
+            *count -= 1;
+            if *count == 0 {
+                self.holds.remove(&inode);
+            }
+        }
+    }
+}
+
+impl Drop for FilesSession {
+    fn drop(&mut self) {
+        // The mount ends first, because its requests use the view.
+        drop(self.device.take());
+        for (inode, count) in std::mem::take(&mut self.holds) {
+            for _ in 0..count {
+                if let Err(error) = self.view.release(inode) {
+                    tracing::debug!(%error, "cannot release an inode of a client that has gone");
+                }
+            }
+        }
+        if let Some(transaction) = self.transaction.take() {
+            transaction.rollback();
+        }
+    }
+}
