@@ -28,7 +28,7 @@ fn main() -> Result<()> {
         .open(directory.path().join("store"))?;
     let records = db.keyspace("records")?;
     let (before, began) = (written(&db), Instant::now());
-    let mut transaction = db.begin();
+    let transaction = db.begin();
     let count = megabytes * 1_000_000 / VALUE as u64;
     for number in 0..count {
         // Scatter the keys by multiplying with an odd number.

@@ -407,7 +407,8 @@ pub trait IngestMerge: fmt::Debug + Send + Sync {
     fn step(&self, records: usize) -> Result<StepProgress>;
 }
 
-/// An iterator over the keys that have messages in a [`BulkIngest`].
+/// An iterator over the keys that have messages in a [`BulkIngest`]. It reads the layers that had
+/// ended when it was created, even if the ingest adds, merges or removes layers.
 pub trait IngestKeyScan: fmt::Debug + Send {
     /// Advances to the next key and adds its messages in the ingest to `gather`, newest first.
     /// Returns the key, or `None` at the end.
@@ -415,6 +416,13 @@ pub trait IngestKeyScan: fmt::Debug + Send {
     /// # Errors
     /// I/O errors; damage. The next call retries.
     fn next(&mut self, gather: &mut LookupState<'_>) -> Result<Option<&[u8]>>;
+
+    /// Adds the messages of `key`, which must be in the iterator's range, to `gather`, like
+    /// [`BulkIngest::gather`].
+    ///
+    /// # Errors
+    /// I/O errors; damage.
+    fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()>;
 
     /// Returns whether a range delete of the ingest covers `key`, which must have no message of its
     /// own in the ingest.

@@ -401,7 +401,7 @@ fn transactions_and_snapshots_of_a_program_are_listed() {
     db.create_snapshot("monday").unwrap();
     let control = ManagementServer::start(&db, &path).unwrap();
     let options = TransactionOptions::new().concurrency(Concurrency::Locking);
-    let mut locking = db.begin_with(&options);
+    let locking = db.begin_with(&options);
     locking.put(&accounts, "alice", "2").unwrap();
     let reading = db.begin();
     accounts.put("bob", "1").unwrap();

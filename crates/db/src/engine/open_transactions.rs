@@ -13,8 +13,8 @@ use crate::options::{Concurrency, Isolation, TransactionOptions};
 use alluvium_base::SequenceNumber;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Minimum number of bytes of writes that a transaction buffers in memory before spilling them to
@@ -52,6 +52,9 @@ pub(crate) struct OpenTransaction {
     /// How the transaction ended, or `None` while it is open. Each operation holds this lock in
     /// shared mode, so that the transaction's sequence number stays pinned during the operation.
     ended: RwLock<Option<TransactionEnd>>,
+    /// How the transaction ends. It is set before `ended`, so that operations that begin while a
+    /// thread waits to end the transaction are rejected and do not delay it.
+    ending: OnceLock<TransactionEnd>,
     /// Number of keys and ranges that the transaction has read and tracks.
     pub(crate) reads: AtomicUsize,
     /// Memory of the transaction's buffered writes, in bytes.
@@ -68,11 +71,21 @@ pub(crate) type OperationGuard<'t> = RwLockReadGuard<'t, Option<TransactionEnd>>
 impl OpenTransaction {
     /// Begins an operation of the transaction. Fails if the transaction has ended.
     pub(crate) fn enter(&self) -> Result<OperationGuard<'_>> {
-        let ended = self.ended.read();
+        if let Some(how) = self.ending() {
+            return Err(self.ended_by(how));
+        }
+        // Recursive, because a thread may begin an operation inside another one or while others
+        // wait for it, and must not wait for a thread that ends the transaction.
+        let ended = self.ended.read_recursive();
         match *ended {
             None => Ok(ended),
             Some(how) => Err(self.ended_by(how)),
         }
+    }
+
+    /// Returns how the transaction has ended or is about to end. Returns `None` while it is open.
+    pub(crate) fn ending(&self) -> Option<TransactionEnd> {
+        self.ending.get().copied()
     }
 
     fn ended_by(&self, how: TransactionEnd) -> Error {
@@ -123,12 +136,7 @@ impl OpenTransaction {
 
 impl IngestOwner for OpenTransaction {
     fn why_ended(&self) -> Option<Error> {
-        // The caller may be in an operation of the transaction, so it must not wait for the lock.
-        match self.ended.try_read_recursive() {
-            Some(ended) => ended.map(|how| self.ended_by(how)),
-            // Another thread ends a transaction only if it is too old.
-            None => Some(self.too_old()),
-        }
+        self.ending().map(|how| self.ended_by(how))
     }
 }
 
@@ -270,6 +278,7 @@ impl Engine {
             now_ms: self.now_ms().max(list.ticked_ms),
             place: (!reads_newest).then(|| self.open_snapshot()),
             ended: RwLock::new(None),
+            ending: OnceLock::new(),
             reads: AtomicUsize::new(0),
             write_bytes: AtomicUsize::new(0),
             spilled_bytes: AtomicU64::new(0),
@@ -285,6 +294,7 @@ impl Engine {
     /// Ends a transaction and releases all its resources. Does nothing if the transaction has
     /// already ended.
     pub(crate) fn end_transaction(&self, open: &OpenTransaction, how: TransactionEnd) {
+        open.ending.get_or_init(|| how);
         let mut ended = open.ended.write();
         self.end_entered(open, &mut ended, how);
         // If the transaction had already timed out, its owner may have counted writes since then.
@@ -295,6 +305,7 @@ impl Engine {
         if ended.is_some() {
             return;
         }
+        let how = *open.ending.get_or_init(|| how);
         *ended = Some(how);
         if let Some(place) = open.place {
             self.close_snapshot(place);

@@ -99,6 +99,11 @@ impl TransactionLocks {
         demand.open -= 1;
     }
 
+    /// Releases the locks that were granted to a transaction after it had ended.
+    pub(crate) fn release_late(&self, number: u64) {
+        self.manager.release(number);
+    }
+
     /// Makes writes stop acquiring locks if no locking transaction is open or has been open since
     /// the previous call. A locking transaction that begins later waits until all writes acquire
     /// locks again.
@@ -190,6 +195,9 @@ impl Engine {
                     .map(|(number, key)| (number, self.users_key(&key).1))
                     .collect(),
             },
+            LockRefusal::OwnerEnded => Error::TransactionEnded {
+                why: "another thread ended it while this one was waiting for a lock",
+            },
             LockRefusal::TimedOut(holders) => self.lock_timed_out(low, timeout, holders),
         })
     }
@@ -274,7 +282,7 @@ impl Engine {
                 Some((range, LockRefusal::TimedOut(holders))) => {
                     return Err(self.lock_timed_out(&range.low, patience, holders));
                 }
-                Some((_, LockRefusal::Deadlock(_))) => {}
+                Some((_, LockRefusal::Deadlock(_) | LockRefusal::OwnerEnded)) => {}
             }
         }
     }

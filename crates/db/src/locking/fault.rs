@@ -91,6 +91,11 @@ pub(crate) enum IsolationFault {
     /// When a memtable is flushed, the keys that a large transaction is validated against are
     /// forgotten.
     FlushedKeysAreForgotten,
+    /// A read does not notice that another thread of its transaction has spilled writes meanwhile.
+    SpillsAreNotNoticed,
+    /// A compare-and-set does not notice that another thread of its transaction has written to the
+    /// key meanwhile.
+    CompareAndSetIsNotAtomic,
     /// A locking iterator does not lock the range after the last key that it returned.
     EndOfWalkIsNotLocked,
 }

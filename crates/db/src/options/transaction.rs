@@ -143,7 +143,7 @@ impl TransactionOptions {
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
     /// use alluvium::TransactionOptions;
     /// let numbers = db.keyspace("numbers")?;
-    /// let mut load = db.begin_with(&TransactionOptions::new().memory(64 << 10));
+    /// let load = db.begin_with(&TransactionOptions::new().memory(64 << 10));
     /// for number in 0..10_000u32 {
     ///     load.put(&numbers, number.to_be_bytes(), number.to_string())?;
     /// }

@@ -76,7 +76,7 @@ fn ordered_calls_say_that_there_is_no_order() {
     refused(sought.next().unwrap().unwrap_err());
     refused(k.delete_range("1", Some(b"2")).unwrap_err());
     refused(db.snapshot().iter(&k).next().unwrap().unwrap_err());
-    let mut transaction = db.begin();
+    let transaction = db.begin();
     transaction.put(&k, "own", "v").unwrap();
     refused(transaction.range(&k, "1".."2").next().unwrap().unwrap_err());
     refused(transaction.delete_range(&k, "1", Some(b"2")).unwrap_err());
@@ -152,7 +152,7 @@ fn a_transaction_walks_over_what_it_sees_and_depends_on_all_of_it() {
         k.put(key, "1").unwrap();
     }
     db.checkpoint().unwrap();
-    let mut own = db.begin();
+    let own = db.begin();
     own.put(&k, "b", "2").unwrap();
     own.delete(&k, "c").unwrap();
     own.merge(&k, "d", "2").unwrap();
@@ -174,7 +174,7 @@ fn a_transaction_walks_over_what_it_sees_and_depends_on_all_of_it() {
             .concurrency(concurrency)
             .isolation(isolation);
         for is_written_out in [false, true] {
-            let mut reads = db.begin_with(&options);
+            let reads = db.begin_with(&options);
             assert_eq!(seen(&reads, &k).len(), 5);
             reads.put(&tree, "sum", "5").unwrap();
             k.put("new", "1").unwrap();
@@ -184,7 +184,7 @@ fn a_transaction_walks_over_what_it_sees_and_depends_on_all_of_it() {
             assert_eq!(reads.commit().is_err(), conflicts, "{isolation:?}");
             k.delete("new").unwrap();
         }
-        let mut reads = db.begin_with(&options);
+        let reads = db.begin_with(&options);
         assert_eq!(seen(&reads, &k).len(), 5);
         reads.put(&tree, "sum", "5").unwrap();
         tree.put("other", "1").unwrap();
@@ -193,7 +193,7 @@ fn a_transaction_walks_over_what_it_sees_and_depends_on_all_of_it() {
     let locking = TransactionOptions::new().concurrency(Concurrency::Locking);
     let first = db.begin_with(&locking);
     assert_eq!(seen(&first, &k).len(), 5);
-    let mut second = db.begin_with(&locking.clone().lock_timeout(Duration::ZERO));
+    let second = db.begin_with(&locking.clone().lock_timeout(Duration::ZERO));
     let refused = second.put(&k, "new", "1").unwrap_err();
     assert!(matches!(refused, Error::LockTimedOut { .. }), "{refused}");
 }
@@ -253,7 +253,7 @@ fn what_is_written_across_structures_is_whole_after_a_crash() {
     let from = db.sequence();
     let write = |numbers: std::ops::Range<u32>| {
         for number in numbers {
-            let mut transaction = db.begin();
+            let transaction = db.begin();
             transaction.put(&k, number.to_be_bytes(), "1").unwrap();
             transaction.put(&tree, number.to_be_bytes(), "1").unwrap();
             if number % 2 == 0 {

@@ -91,7 +91,7 @@ fn is_too_long<T: std::fmt::Debug>(result: crate::error::Result<T>) -> bool {
 /// Writes a key with every method that can write, and returns whether each rejected it as too long.
 fn write_each_way(db: &Db, keyspace: &Keyspace, key: &[u8]) -> Vec<bool> {
     let mut batch = WriteBatch::new();
-    let mut transaction = db.begin();
+    let transaction = db.begin();
     let mut ingest = keyspace.begin_ingest().unwrap();
     vec![
         is_too_long(keyspace.put(key, "v")),

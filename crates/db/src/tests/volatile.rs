@@ -181,7 +181,7 @@ fn snapshots_and_transactions_see_it_as_any_other() {
     let (durable, gone) = both(&db);
     gone.put("a", "1").unwrap();
     let before = db.snapshot();
-    let mut transaction = db.begin();
+    let transaction = db.begin();
     transaction.put(&gone, "a", "2").unwrap();
     transaction.put(&durable, "a", "2").unwrap();
     assert_eq!(gone.get("a").unwrap().as_deref(), Some(&b"1"[..]));
@@ -189,7 +189,7 @@ fn snapshots_and_transactions_see_it_as_any_other() {
     db.compact().unwrap();
     assert_eq!(gone.get("a").unwrap().as_deref(), Some(&b"2"[..]));
     assert_eq!(before.get(&gone, "a").unwrap().as_deref(), Some(&b"1"[..]));
-    let mut late = db.begin();
+    let late = db.begin();
     late.get(&gone, "a").unwrap();
     gone.put("a", "3").unwrap();
     late.put(&durable, "a", "late").unwrap();

@@ -1,5 +1,6 @@
 //! Commit and rollback of a transaction.
 
+use super::own_writes::OwnWrites;
 use super::spilled_writes::SpilledWrites;
 use super::{Transaction, TransactionHandle};
 use crate::engine::{
@@ -69,7 +70,7 @@ impl Transaction {
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
     /// use alluvium::Durability;
     /// let rivers = db.keyspace("rivers")?;
-    /// let mut survey = db.begin();
+    /// let survey = db.begin();
     /// survey.put(&rivers, "Elbe", "1094 km")?;
     /// pollster::block_on(survey.commit_async(Durability::Disk))?;
     /// assert_eq!(rivers.get("Elbe")?.unwrap(), b"1094 km");
@@ -111,17 +112,20 @@ impl Transaction {
 
     /// Encodes the transaction's writes as a batch, and collects the keys and ranges that it
     /// depends on.
-    fn prepare(mut self) -> Result<PreparedCommit> {
+    fn prepare(self) -> Result<PreparedCommit> {
         drop(self.enter_open()?);
-        if !self.spilled.is_empty() {
-            self.spill()?;
+        let mut own = self.own.lock();
+        if !own.spilled.is_empty() {
+            self.spill(&mut own)?;
         }
+        drop(own);
+        let OwnWrites { sets, spilled, .. } = self.own.into_inner();
         let mut batch = WriteBatch::new();
         let (mut footprint, observed) = self.tracker.into_inner().into_parts();
         let snapshot = self.options.isolation == Isolation::Snapshot;
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
-        let left_out = is_planted(IsolationFault::KeyspaceIsLeftOut) && self.writes.len() > 1;
-        for set in self.writes.values().skip(usize::from(left_out)) {
+        let left_out = is_planted(IsolationFault::KeyspaceIsLeftOut) && sets.len() > 1;
+        for set in sets.values().skip(usize::from(left_out)) {
             set.add_to(&mut batch)?;
             if !(snapshot && optimistic) || is_planted(IsolationFault::FirstCommitterLoses) {
                 continue;
@@ -148,7 +152,7 @@ impl Transaction {
         Ok(PreparedCommit {
             handle: self.handle,
             batch,
-            spilled: self.spilled,
+            spilled,
             footprint,
         })
     }

@@ -37,7 +37,7 @@ impl Transaction {
     /// let (orders, totals) = (db.keyspace("orders")?, db.keyspace("totals")?);
     /// orders.put("monday/1", "3 lamps")?;
     /// let snapshot = TransactionOptions::new().isolation(Isolation::Snapshot);
-    /// let mut total = db.begin_with(&snapshot);
+    /// let total = db.begin_with(&snapshot);
     /// total.depend_on_range(&orders, "monday/".."monday0")?;
     /// let count = total.prefix(&orders, "monday/").count();
     /// total.put(&totals, "monday", count.to_string())?;

@@ -24,6 +24,14 @@ impl Transaction {
         if let Err(Error::Deadlock { .. }) = locked {
             self.handle.end(TransactionEnd::Deadlock);
         }
+        if let Some(how) = self.handle.open.ending() {
+            // Another thread has ended the transaction. It may have released the locks before this
+            // one was granted (T4).
+            self.handle.end(how);
+            self.engine().locks.release_late(open.number);
+            locked?;
+            return self.enter_open().map(drop);
+        }
         locked
     }
 

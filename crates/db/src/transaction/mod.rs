@@ -28,11 +28,14 @@
 //!   iterator has ended, the transaction depends on all keys of the iterator's range.
 //! - **T3** Locks are held until the transaction ends.
 //! - **T4** A transaction that has ended retains no versions and holds no locks.
+//! - **T5** Threads that share a transaction see its writes change one call at a time. No thread
+//!   waits for a lock or reads the store while it holds the mutex of the writes.
 
 mod commit;
 mod depend;
 mod lock;
 mod locked_walk;
+mod own_writes;
 mod read;
 mod retry;
 mod savepoint;
@@ -56,16 +59,13 @@ use crate::engine::{Engine, OpenTransaction, OperationGuard, TransactionEnd, Tra
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::options::{Concurrency, Isolation, TransactionOptions};
-use crate::schema::format::{self, KeyspaceId, TreeKey};
+use crate::schema::format::{self, TreeKey};
 use crate::shared::SharedStore;
-use crate::transaction::write_set::WriteSet;
+use own_writes::OwnWrites;
 use parking_lot::Mutex;
-use savepoint::SavepointStack;
-use spilled_writes::SpilledWrites;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tracker::ReadTracker;
 
 /// An atomic unit of reads and writes in any keyspaces of a store. A transaction sees its own
@@ -77,12 +77,19 @@ use tracker::ReadTracker;
 /// Dropping a transaction rolls it back. [`Db::transaction`] retries a transaction after a
 /// conflict.
 ///
+/// Several threads may use a transaction at the same time. Each call then takes effect at one
+/// moment between its start and its end, so a read sees the writes of all calls that returned
+/// before it began. An iterator sees the writes of the moment in which it was created, and no later
+/// ones. A savepoint contains the writes of all calls that returned before it was created. All
+/// threads are one owner of the transaction's locks. The transaction is committed by the thread
+/// that owns it.
+///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
 /// # let db = alluvium::Db::open(place.path().join("store"))?;
 /// let accounts = db.keyspace("accounts")?;
 /// accounts.put("alice", "100")?;
-/// let mut transfer = db.begin();
+/// let transfer = db.begin();
 /// assert_eq!(transfer.get(&accounts, "alice")?.unwrap(), b"100");
 /// transfer.put(&accounts, "alice", "90")?;
 /// transfer.put(&accounts, "bob", "10")?;
@@ -97,14 +104,13 @@ pub struct Transaction {
     handle: TransactionHandle,
     shared: Arc<SharedStore>,
     options: TransactionOptions,
-    /// The latest writes of the transaction, by keyspace.
-    writes: BTreeMap<KeyspaceId, WriteSet>,
-    /// Earlier writes, which exceeded the memory limit and were moved to runs on disk.
-    spilled: SpilledWrites,
+    /// The mutex of the writes. It is acquired before that of the tracker, and never inside an
+    /// operation (see [`Transaction::enter`]).
+    own: Mutex<OwnWrites>,
+    /// Number of times that spilled writes were added or removed. Changed only under the mutex of
+    /// the writes.
+    moves: AtomicU64,
     tracker: Mutex<ReadTracker>,
-    savepoints: SavepointStack,
-    /// Memory of `writes`, in bytes.
-    in_memory: usize,
 }
 
 /// An open transaction's registration with the engine. Dropping it rolls the transaction back.
@@ -150,7 +156,7 @@ impl Db {
     /// use alluvium::{Concurrency, TransactionOptions};
     /// let stock = db.keyspace("stock")?;
     /// let locking = TransactionOptions::new().concurrency(Concurrency::Locking);
-    /// let mut order = db.begin_with(&locking);
+    /// let order = db.begin_with(&locking);
     /// // No other transaction and no other write changes the key until the order is committed.
     /// assert!(order.get_for_update(&stock, "lamps")?.is_none());
     /// order.put(&stock, "lamps", "9")?;
@@ -166,11 +172,9 @@ impl Db {
             handle: TransactionHandle { engine, open },
             shared: Arc::clone(shared),
             options: options.clone(),
-            writes: BTreeMap::new(),
-            spilled: SpilledWrites::default(),
-            tracker: Mutex::new(ReadTracker::default()),
-            savepoints: SavepointStack::default(),
-            in_memory: 0,
+            own: Mutex::default(),
+            moves: AtomicU64::new(0),
+            tracker: Mutex::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Point reads of a transaction.
 
 use super::Transaction;
-use super::spilled_writes::SpilledEffect;
+use super::own_writes::OwnEffect;
 use crate::engine::{EngineCounter, ReadPosition, single_key_range};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
@@ -58,7 +58,7 @@ impl Transaction {
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
     /// let settings = db.keyspace("settings")?;
     /// settings.put("greeting", "hello")?;
-    /// let mut visit = db.begin();
+    /// let visit = db.begin();
     /// assert_eq!(visit.get_untracked(&settings, "greeting")?.unwrap(), b"hello");
     /// visit.put(&settings, "last visit", "monday")?;
     /// settings.put("greeting", "good morning")?;
@@ -89,7 +89,7 @@ impl Transaction {
     /// rota.put("alice", "on call")?;
     /// rota.put("bob", "on call")?;
     /// let snapshot = TransactionOptions::new().isolation(Isolation::Snapshot);
-    /// let (mut alice, mut bob) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
+    /// let (alice, bob) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
     /// assert_eq!(alice.get_shared(&rota, "bob")?.unwrap(), b"on call");
     /// assert_eq!(bob.get_shared(&rota, "alice")?.unwrap(), b"on call");
     /// alice.put(&rota, "alice", "off")?;
@@ -116,7 +116,7 @@ impl Transaction {
     /// use alluvium::{ErrorKind, Isolation, TransactionOptions};
     /// let rota = db.keyspace("rota")?;
     /// rota.put("alice", "on call")?;
-    /// let mut change = db.begin_with(&TransactionOptions::new().isolation(Isolation::Snapshot));
+    /// let change = db.begin_with(&TransactionOptions::new().isolation(Isolation::Snapshot));
     /// assert!(change.get_for_update(&rota, "alice")?.is_some());
     /// change.put(&rota, "bob", "off")?;
     /// rota.put("alice", "off")?;
@@ -141,11 +141,26 @@ impl Transaction {
         long_values: LongValues,
     ) -> Result<Option<Value>> {
         let long_values = keyspace.without_operands(long_values);
-        let read = || {
+        drop(self.enter(keyspace)?);
+        let effect = self.own_effect(keyspace, key, long_values)?;
+        self.read_over(keyspace, key, effect, (purpose, long_values))
+    }
+
+    /// Returns the value of a key after the transaction's writes, whose effect on the key is
+    /// `effect`. Reads the key in the store for the given purpose if the value depends on it.
+    pub(super) fn read_over(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        effect: OwnEffect,
+        (purpose, long_values): (ReadIntent, LongValues),
+    ) -> Result<Option<Value>> {
+        let now_ms = self.handle.open.now_ms;
+        effect.over((keyspace, now_ms), key, || {
             let key = Transaction::tree_key(keyspace, key);
             self.depend_on(keyspace, std::slice::from_ref(&key), purpose)?;
             let _entered = self.enter(keyspace)?;
-            let (engine, now_ms) = (self.engine(), self.handle.open.now_ms);
+            let engine = self.engine();
             let at = match purpose {
                 ReadIntent::Untracked if is_planted(IsolationFault::UntrackedReadsAreNotRepeatable) => {
                     ReadPosition::Now
@@ -155,14 +170,7 @@ impl Transaction {
             let found = engine.get_by_clock(&key, keyspace.definition(), long_values, at, now_ms)?;
             engine.counters.add([(EngineCounter::Gets, 1)]);
             Ok(found.map(Value::new))
-        };
-        drop(self.enter(keyspace)?);
-        let now_ms = self.handle.open.now_ms;
-        let read = || self.spilled.over((keyspace, long_values), key, now_ms, read);
-        match self.writes.get(&keyspace.number()) {
-            Some(own) if !is_planted(IsolationFault::OwnWritesAreHidden) => own.own_or(key, read),
-            _ => read(),
-        }
+        })
     }
 
     /// Returns the values of many keys, in the order of the keys; see [`Keyspace::multi_get`].
@@ -176,21 +184,9 @@ impl Transaction {
     ) -> Result<Vec<Option<Value>>> {
         drop(self.enter(keyspace)?);
         let keys: Vec<K> = keys.into_iter().collect();
-        let own = self.writes.get(&keyspace.number());
         let now_ms = self.handle.open.now_ms;
-        let mut spilled = Vec::with_capacity(keys.len());
-        for key in &keys {
-            let is_asked = own.is_none_or(|own| own.asks_store(key.as_ref()));
-            spilled.push(match is_asked {
-                true => self
-                    .spilled
-                    .effect_on((keyspace, LongValues::Read), key.as_ref(), now_ms)?,
-                // The writes in memory determine the value, so neither the spilled writes nor the
-                // store need to be read.
-                false => SpilledEffect::Value(None),
-            });
-        }
-        let asked = keys.iter().zip(&spilled).filter(|(_, said)| said.asks_store());
+        let effects = self.own_effects(keyspace, &keys, LongValues::Read)?;
+        let asked = keys.iter().zip(&effects).filter(|(_, own)| own.asks_store());
         let names: Vec<TreeKey> = asked
             .map(|(key, _)| Transaction::tree_key(keyspace, key.as_ref()))
             .collect();
@@ -203,17 +199,9 @@ impl Transaction {
         self.shared.count_multi_get(names.len());
         let mut found = found.into_iter();
         let mut values = Vec::with_capacity(keys.len());
-        for (key, said) in keys.iter().zip(spilled) {
-            let key = key.as_ref();
-            let base = match said.asks_store() {
-                true => found.next().flatten().map(Value::new),
-                false => None,
-            };
-            let base = || said.over(keyspace, key, base);
-            values.push(match own {
-                Some(own) => own.own_or(key, base)?,
-                None => base()?,
-            });
+        for (key, own) in keys.iter().zip(effects) {
+            let base = || Ok(found.next().flatten().map(Value::new));
+            values.push(own.over((keyspace, now_ms), key.as_ref(), base)?);
         }
         Ok(values)
     }

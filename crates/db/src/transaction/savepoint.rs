@@ -1,6 +1,7 @@
 //! Savepoints: states that a transaction can be rolled back to.
 
 use super::Transaction;
+use super::own_writes::OwnWrites;
 use super::spilled_writes::SpilledMark;
 use super::tracker::ReadTracker;
 use crate::error::{Error, Result};
@@ -95,11 +96,14 @@ impl Transaction {
     /// Creates a savepoint, to which [`Transaction::rollback_to`] can return. Savepoints can be
     /// nested.
     ///
+    /// If other threads use the transaction at the same time, the savepoint contains the writes of
+    /// all calls that have returned, and each call in progress as a whole or not at all.
+    ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
     /// let stock = db.keyspace("stock")?;
-    /// let mut order = db.begin();
+    /// let order = db.begin();
     /// order.put(&stock, "lamps", "9")?;
     /// let before = order.savepoint();
     /// order.put(&stock, "lamps", "8")?;
@@ -108,13 +112,14 @@ impl Transaction {
     /// assert_eq!(order.get(&stock, "lamps")?.unwrap(), b"9");
     /// # Ok::<(), alluvium::Error>(())
     /// ```
-    pub fn savepoint(&mut self) -> Savepoint {
-        let serial = self.savepoints.next;
-        self.savepoints.next += 1;
-        let sets = self.writes.iter_mut().map(|(&id, set)| (id, set.mark()));
+    pub fn savepoint(&self) -> Savepoint {
+        let own = &mut *self.own.lock();
+        let serial = own.savepoints.next;
+        own.savepoints.next += 1;
+        let sets = own.sets.iter_mut().map(|(&id, set)| (id, set.mark()));
         let sets = sets.collect();
-        let era = self.savepoints.aside.len();
-        self.savepoints.marks.push(SavepointMarks { serial, era, sets });
+        let era = own.savepoints.aside.len();
+        own.savepoints.marks.push(SavepointMarks { serial, era, sets });
         Savepoint {
             store: self.shared.number(),
             transaction: self.number(),
@@ -127,24 +132,31 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::NoSuchSavepoint`], [`Error::TransactionEnded`], [`Error::TransactionTooOld`].
-    pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
+    pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
+        let own = &mut *self.own.lock();
         drop(self.enter_open()?);
-        let index = self.find(savepoint)?;
-        self.savepoints.marks.truncate(index + 1);
-        let savepoints = &mut self.savepoints;
+        let index = self.find(&own.savepoints, savepoint)?;
+        let OwnWrites {
+            sets,
+            spilled,
+            savepoints,
+            ..
+        } = own;
+        savepoints.marks.truncate(index + 1);
         let mark = &savepoints.marks[index];
         if mark.era < savepoints.aside.len() {
+            self.announce_move();
             savepoints.aside.truncate(mark.era + 1);
             let aside = savepoints.aside.pop().expect("its era has ended");
-            self.writes = aside.writes;
-            self.spilled.take_back(aside.spilled);
-            self.spilled.protect(&savepoints.spilled_marks());
+            *sets = aside.writes;
+            spilled.take_back(aside.spilled);
+            spilled.protect(&savepoints.spilled_marks());
         }
-        savepoints.marks[index].undo(&mut self.writes);
+        savepoints.marks[index].undo(sets);
         if is_planted(IsolationFault::SavepointForgetsReads) {
-            *self.tracker.get_mut() = ReadTracker::default();
+            *self.tracker.lock() = ReadTracker::default();
         }
-        self.count_writes();
+        self.count_writes(own);
         Ok(())
     }
 
@@ -152,26 +164,27 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::rollback_to`].
-    pub fn release(&mut self, savepoint: &Savepoint) -> Result<()> {
+    pub fn release(&self, savepoint: &Savepoint) -> Result<()> {
+        let own = &mut *self.own.lock();
         drop(self.enter_open()?);
-        let index = self.find(savepoint)?;
-        let savepoints = &mut self.savepoints;
+        let index = self.find(&own.savepoints, savepoint)?;
+        let savepoints = &mut own.savepoints;
         savepoints.marks.truncate(index);
         let eras = savepoints.marks.last().map_or(0, |newest| newest.era + 1);
         savepoints.aside.truncate(eras);
-        self.spilled.protect(&savepoints.spilled_marks());
+        own.spilled.protect(&savepoints.spilled_marks());
         if savepoints.marks.is_empty() {
-            self.writes.values_mut().for_each(WriteSet::forget_marks);
+            own.sets.values_mut().for_each(WriteSet::forget_marks);
         }
-        self.count_writes();
+        self.count_writes(own);
         Ok(())
     }
 
-    fn find(&self, savepoint: &Savepoint) -> Result<usize> {
+    fn find(&self, savepoints: &SavepointStack, savepoint: &Savepoint) -> Result<usize> {
         if savepoint.store != self.shared.number() || savepoint.transaction != self.number() {
             return Err(Error::NoSuchSavepoint);
         }
-        let marks = &self.savepoints.marks;
+        let marks = &savepoints.marks;
         let found = marks.binary_search_by_key(&savepoint.serial, |marks| marks.serial);
         found.map_err(|_| Error::NoSuchSavepoint)
     }

@@ -236,37 +236,11 @@ impl SpilledWrites {
         is_there.then(|| &self.runs[&keyspace.definition().structure])
     }
 
-    /// Returns the effect of the spilled writes on a key for a reader at time `now_ms`.
-    pub(super) fn effect_on(
-        &self,
-        (keyspace, long_values): (&Keyspace, LongValues),
-        key: &[u8],
-        now_ms: u64,
-    ) -> Result<SpilledEffect> {
-        let Some(runs) = self.runs_of(keyspace) else {
-            return Ok(SpilledEffect::Nothing);
-        };
-        let name = format::tree_key(&keyspace.definition().prefix, key);
-        let mut gather = gather_of(keyspace, now_ms, long_values);
-        runs.read(|ingest| Ok(ingest.gather(LookupKey::new(&name), &mut gather)?))?;
-        SpilledEffect::of(gather).map_err(|bad| bad_base(keyspace, key, bad))
-    }
-
-    /// Returns a key's value after the spilled writes. Calls `read` for the value in the store only
-    /// if the result depends on it.
-    pub(super) fn over(
-        &self,
-        (keyspace, long_values): (&Keyspace, LongValues),
-        key: &[u8],
-        now_ms: u64,
-        read: impl FnOnce() -> Result<Option<Value>>,
-    ) -> Result<Option<Value>> {
-        if self.is_empty() {
-            return read();
-        }
-        let said = self.effect_on((keyspace, long_values), key, now_ms)?;
-        let base = if said.asks_store() { read()? } else { None };
-        said.over(keyspace, key, base)
+    /// Returns a handle for lookups in the spilled writes to a keyspace, if there are any.
+    pub(super) fn lookup(&self, keyspace: &Keyspace) -> Option<SpilledLookup> {
+        let runs = Arc::clone(self.runs_of(keyspace)?);
+        let keyspace = keyspace.clone();
+        Some(SpilledLookup { keyspace, runs })
     }
 
     /// Returns an iterator over the spilled writes in a range of a keyspace, if there are any.
@@ -336,6 +310,30 @@ impl OwnWrites for SpilledWrites {
     }
 }
 
+/// Looks up keys in the spilled writes of a keyspace, including those that are spilled later.
+#[derive(Debug)]
+pub(super) struct SpilledLookup {
+    keyspace: Keyspace,
+    runs: Arc<RunningIngest>,
+}
+
+impl SpilledLookup {
+    /// Returns the effect of the spilled writes on a key for a reader at time `now_ms`.
+    pub(super) fn effect_on(
+        &self,
+        key: &[u8],
+        now_ms: u64,
+        long_values: LongValues,
+    ) -> Result<SpilledEffect> {
+        let keyspace = &self.keyspace;
+        let name = format::tree_key(&keyspace.definition().prefix, key);
+        let mut gather = gather_of(keyspace, now_ms, long_values);
+        self.runs
+            .read(|ingest| Ok(ingest.gather(LookupKey::new(&name), &mut gather)?))?;
+        SpilledEffect::of(gather).map_err(|bad| bad_base(keyspace, key, bad))
+    }
+}
+
 /// Returns a `LookupState` for a lookup in the spilled writes that has not found anything yet.
 fn gather_of(keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> LookupState<'_> {
     let gather = LookupState::new(MAX_SEQUENCE, now_ms, keyspace.operator());
@@ -401,7 +399,7 @@ impl SpilledWalkSide {
     }
 }
 
-/// A double-ended iterator over the spilled writes of a keyspace.
+/// A double-ended iterator over the spilled writes of a keyspace, as of its creation.
 pub(super) struct SpilledWalk {
     keyspace: Keyspace,
     now_ms: u64,
@@ -418,6 +416,16 @@ impl SpilledWalk {
             IterEnd::Front => &mut self.front,
             IterEnd::Back => &mut self.back,
         }
+    }
+
+    /// Returns the effect on a key of the range of the writes that were spilled when the iterator
+    /// was created.
+    pub(super) fn effect_on(&self, key: &[u8], long_values: LongValues) -> Result<SpilledEffect> {
+        let keyspace = &self.keyspace;
+        let name = format::tree_key(&keyspace.definition().prefix, key);
+        let mut gather = gather_of(keyspace, self.now_ms, long_values);
+        self.front.walk.gather(LookupKey::new(&name), &mut gather)?;
+        SpilledEffect::of(gather).map_err(|bad| bad_base(keyspace, key, bad))
     }
 
     /// Returns the length of the keyspace prefix of tree keys, in bytes.

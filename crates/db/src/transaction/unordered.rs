@@ -2,16 +2,17 @@
 //! writes.
 
 use super::Transaction;
+use super::own_writes::OwnEffect;
 use super::read::ReadIntent;
 use super::spilled_writes::{SpilledEffect, SpilledWalk};
 use super::tracker::ReadConsequence;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::locking::lock_manager::RangeLockMode;
 use crate::read::pin::SnapshotPin;
 use crate::read::unordered::UnorderedScan;
-use crate::read::value::{KeyValuePair, Value};
-use crate::transaction::write_set::{IterEnd, OverlayLayer, WriteSetLayer};
+use crate::read::value::KeyValuePair;
+use crate::transaction::write_set::{IterEnd, KeyState, OverlayLayer, WriteSet, WriteSetLayer};
 use alluvium_dictionary::batch::LongValues;
 use std::fmt;
 use std::ops::Bound;
@@ -22,18 +23,22 @@ use std::sync::Arc;
 pub struct TransactionUnorderedScan<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
-    /// The sources of records, in the order in which they are read. `None` before the first record
-    /// is requested.
-    sources: Option<UnorderedSources<'t>>,
+    own: OwnSources,
+    /// The store's records. `None` before the first record is requested.
+    store: Option<UnorderedScan>,
     long_values: LongValues,
     is_over: bool,
 }
 
-/// The sources that make up the transaction's view of a keyspace.
-struct UnorderedSources<'t> {
-    own: Option<WriteSetLayer<'t>>,
+/// The transaction's writes to a keyspace when the iterator was created.
+struct OwnSources {
+    set: Option<WriteSet>,
+    /// The keys of `set` that have not been returned yet.
+    in_memory: Option<WriteSetLayer>,
     spilled: Option<SpilledWalk>,
-    store: UnorderedScan,
+    /// Whether the keys of `spilled` have all been returned.
+    are_spilled_over: bool,
+    error: Option<Error>,
 }
 
 impl fmt::Debug for TransactionUnorderedScan<'_> {
@@ -47,7 +52,7 @@ impl fmt::Debug for TransactionUnorderedScan<'_> {
 impl Transaction {
     /// Returns an iterator over all keys of a keyspace and their values, in unspecified order. It
     /// works for every structure, including the hashed one. Keys that the transaction has written
-    /// to come first.
+    /// to come first. The iterator sees the writes as of this call; see [`Transaction::range`].
     ///
     /// ```
     /// use alluvium::{HashedOptions, KeyspaceOptions, Structure};
@@ -57,7 +62,7 @@ impl Transaction {
     /// let blobs = db.keyspace_with("blobs", &hashed)?;
     /// blobs.put("one", "1")?;
     /// blobs.put("two", "2")?;
-    /// let mut change = db.begin();
+    /// let change = db.begin();
     /// change.delete(&blobs, "one")?;
     /// change.put(&blobs, "three", "3")?;
     /// let names = change.unordered(&blobs).map(|pair| pair.map(|(name, _)| name));
@@ -69,7 +74,8 @@ impl Transaction {
         TransactionUnorderedScan {
             transaction: self,
             keyspace: keyspace.clone(),
-            sources: None,
+            own: self.own_sources(keyspace),
+            store: None,
             long_values: LongValues::Read,
             is_over: false,
         }
@@ -95,7 +101,27 @@ impl Transaction {
         Ok(())
     }
 
-    fn sources(&self, keyspace: &Keyspace, long_values: LongValues) -> Result<UnorderedSources<'_>> {
+    fn own_sources(&self, keyspace: &Keyspace) -> OwnSources {
+        let own = self.own.lock();
+        let set = own.sets.get(&keyspace.number()).map(WriteSet::view);
+        let now_ms = self.handle.open.now_ms;
+        let spilled = own.spilled.walk(keyspace, &keyspace.whole(), now_ms);
+        drop(own);
+        let (spilled, error) = match spilled {
+            Ok(spilled) => (spilled, None),
+            Err(error) => (None, Some(error)),
+        };
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        OwnSources {
+            in_memory: set.as_ref().map(|set| WriteSetLayer::new(set, all)),
+            set,
+            are_spilled_over: spilled.is_none(),
+            spilled,
+            error,
+        }
+    }
+
+    fn store_scan(&self, keyspace: &Keyspace, long_values: LongValues) -> Result<UnorderedScan> {
         self.depend_on_all(keyspace)?;
         let now_ms = self.handle.open.now_ms;
         let _entered = self.enter(keyspace)?;
@@ -104,47 +130,58 @@ impl Transaction {
             // The transaction holds the lock, so the latest version cannot change.
             None => SnapshotPin::now(&self.shared),
         };
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        let own = self.writes.get(&keyspace.number());
         let store = UnorderedScan::new(keyspace.handle(), Some(Arc::new(pinned.by_clock(now_ms))));
-        Ok(UnorderedSources {
-            own: own.map(|own| WriteSetLayer::new(own, all)),
-            spilled: self.spilled.walk(keyspace, &keyspace.whole(), now_ms)?,
-            store: match long_values {
-                LongValues::Read => store,
-                LongValues::LeftOut => store.without_long_values(),
-            },
+        Ok(match long_values {
+            LongValues::Read => store,
+            LongValues::LeftOut => store.without_long_values(),
         })
     }
+}
 
-    /// Returns whether one of the transaction's unspilled writes affects a key.
-    fn has_own(&self, keyspace: &Keyspace, key: &[u8]) -> bool {
-        let own = self.writes.get(&keyspace.number());
-        own.is_some_and(|own| own.own(key).is_some())
+impl OwnSources {
+    fn state(&self, key: &[u8]) -> KeyState {
+        self.set
+            .as_ref()
+            .map_or_else(KeyState::default, |set| set.state(key))
     }
 
-    /// Returns whether the transaction has written to a key, or deleted a range that contains it,
-    /// counting both unspilled and spilled writes.
-    fn has_written(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
-        if self.has_own(keyspace, key) {
-            return Ok(true);
+    /// Returns the effect of the writes on a key.
+    fn effect_on(&self, key: &[u8], long_values: LongValues) -> Result<OwnEffect> {
+        let in_memory = self.state(key);
+        let spilled = match &self.spilled {
+            Some(spilled) if in_memory.asks_store() => spilled.effect_on(key, long_values)?,
+            _ => SpilledEffect::Nothing,
+        };
+        Ok(OwnEffect::new(in_memory, spilled))
+    }
+
+    /// Removes and returns the next key that has been written to. Returns `None` at the end.
+    fn next_key(&mut self) -> Result<Option<Vec<u8>>> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
         }
-        let said = self
-            .spilled
-            .effect_on((keyspace, LongValues::LeftOut), key, self.handle.open.now_ms)?;
-        Ok(!matches!(said, SpilledEffect::Nothing))
+        if let Some(key) = next_key(&mut self.in_memory)? {
+            return Ok(Some(key));
+        }
+        while !self.are_spilled_over {
+            match next_key(&mut self.spilled)? {
+                Some(key) if !self.state(&key).is_touched() => return Ok(Some(key)),
+                Some(_) => {}
+                None => self.are_spilled_over = true,
+            }
+        }
+        Ok(None)
     }
 }
 
 /// Removes and returns the next key of a source of writes. Returns `None` at the end.
 fn next_key(writes: &mut Option<impl OverlayLayer>) -> Result<Option<Vec<u8>>> {
-    let Some(upper) = writes else {
+    let Some(writes) = writes else {
         return Ok(None);
     };
-    let key = upper.peek(IterEnd::Front)?.map(<[u8]>::to_vec);
-    match key {
-        Some(_) => drop(upper.take(IterEnd::Front, None)?),
-        None => *writes = None,
+    let key = writes.peek(IterEnd::Front)?.map(<[u8]>::to_vec);
+    if key.is_some() {
+        drop(writes.take(IterEnd::Front, None)?);
     }
     Ok(key)
 }
@@ -156,35 +193,28 @@ impl<'t> TransactionUnorderedScan<'t> {
     #[must_use]
     pub fn without_long_values(mut self) -> TransactionUnorderedScan<'t> {
         self.long_values = LongValues::LeftOut;
-        self.sources = None;
+        self.store = None;
         self
     }
 
     fn step(&mut self) -> Result<Option<KeyValuePair>> {
         let (transaction, keyspace) = (self.transaction, &self.keyspace);
         let long_values = self.long_values;
-        let read = |key: &[u8]| transaction.get_for(keyspace, key, ReadIntent::Read, long_values);
-        let shown = |value: Value| value.shown(long_values);
-        let sources = match &mut self.sources {
-            Some(sources) => sources,
-            none => none.insert(transaction.sources(keyspace, self.long_values)?),
+        let store = match &mut self.store {
+            Some(store) => store,
+            none => none.insert(transaction.store_scan(keyspace, long_values)?),
         };
         drop(transaction.enter(keyspace)?);
-        while let Some(key) = next_key(&mut sources.own)? {
-            if let Some(value) = read(&key)? {
-                return Ok(Some((key, shown(value))));
+        let read = (ReadIntent::Read, keyspace.without_operands(long_values));
+        while let Some(key) = self.own.next_key()? {
+            let effect = self.own.effect_on(&key, read.1)?;
+            if let Some(value) = transaction.read_over(keyspace, &key, effect, read)? {
+                return Ok(Some((key, value.shown(long_values))));
             }
         }
-        while let Some(key) = next_key(&mut sources.spilled)? {
-            if !transaction.has_own(keyspace, &key)
-                && let Some(value) = read(&key)?
-            {
-                return Ok(Some((key, shown(value))));
-            }
-        }
-        for pair in sources.store.by_ref() {
+        for pair in store {
             let (key, value) = pair?;
-            if !transaction.has_written(keyspace, &key)? {
+            if !self.own.effect_on(&key, LongValues::LeftOut)?.is_touched() {
                 return Ok(Some((key, value)));
             }
         }

@@ -65,7 +65,7 @@ impl DoubleEndedIterator for StoreWalk<'_> {
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
-    overlay: OverlayIter<OverlayIter<StoreWalk<'t>, SpilledWalk>, WriteSetLayer<'t>>,
+    overlay: OverlayIter<OverlayIter<StoreWalk<'t>, SpilledWalk>, WriteSetLayer>,
     /// The iterator's range of tree keys.
     range: KeyRange,
     /// Number by which the read tracker identifies the iterator. `None` before the first key is
@@ -87,7 +87,8 @@ impl fmt::Debug for TransactionIter<'_> {
 }
 
 impl Transaction {
-    /// Returns an iterator over all keys of a keyspace and their values, in key order.
+    /// Returns an iterator over all keys of a keyspace and their values, in key order; see
+    /// [`Transaction::range`].
     #[must_use]
     pub fn iter(&self, keyspace: &Keyspace) -> TransactionIter<'_> {
         self.range::<&[u8]>(keyspace, ..)
@@ -96,13 +97,17 @@ impl Transaction {
     /// Returns an iterator over the keys of a keyspace within bounds and their values, in key
     /// order. The iterator returns errors as elements.
     ///
+    /// The iterator sees the transaction's writes as of this call. Later writes do not affect it,
+    /// whether they are made by this thread or by others. Until it is dropped, it retains the
+    /// memory and the disk space of those writes, even if they are replaced or rolled back.
+    ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
     /// let rivers = db.keyspace("rivers")?;
     /// rivers.put("Elbe", "1094 km")?;
     /// rivers.put("Rhine", "1233 km")?;
-    /// let mut survey = db.begin();
+    /// let survey = db.begin();
     /// survey.put(&rivers, "Oder", "840 km")?;
     /// survey.delete(&rivers, "Rhine")?;
     /// let names = survey.range(&rivers, "F"..).map(|pair| pair.map(|(name, _)| name));
@@ -118,16 +123,21 @@ impl Transaction {
         let bounds = slices(&range);
         let definition = keyspace.definition();
         let range = iter::bounds::<&[u8]>(definition, &bounds);
-        let base = match self.spilled.walk(keyspace, &range, self.handle.open.now_ms) {
+        // Under one lock, because a spill moves writes from the memory to disk.
+        let own = self.own.lock();
+        let set = own.sets.get(&keyspace.number());
+        let set = set.filter(|_| !is_planted(IsolationFault::WalksMissOwnWrites));
+        let set = set.map(|set| WriteSetLayer::new(set, bounds));
+        let spilled = own.spilled.walk(keyspace, &range, self.handle.open.now_ms);
+        drop(own);
+        let base = match spilled {
             Ok(spilled) => OverlayIter::new(spilled, self.base(keyspace, &range)),
             Err(error) => OverlayIter::new(None, StoreWalk::Failed(Some(error))),
         };
-        let own = self.writes.get(&keyspace.number());
-        let own = own.filter(|_| !is_planted(IsolationFault::WalksMissOwnWrites));
         TransactionIter {
             transaction: self,
             keyspace: keyspace.clone(),
-            overlay: OverlayIter::new(own.map(|own| WriteSetLayer::new(own, bounds)), base),
+            overlay: OverlayIter::new(set, base),
             range,
             tracked: None,
             front: None,
@@ -180,7 +190,7 @@ impl<'t> TransactionIter<'t> {
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
     /// let rivers = db.keyspace("rivers")?;
     /// rivers.put("Elbe", "a long story ".repeat(1000))?;
-    /// let mut survey = db.begin();
+    /// let survey = db.begin();
     /// survey.put(&rivers, "Oder", "840 km")?;
     /// let pairs: Result<Vec<_>, _> = survey.iter(&rivers).without_long_values().collect();
     /// let lens = pairs?.iter().map(|(_, value)| value.len()).collect::<Vec<_>>();

@@ -1,6 +1,7 @@
 //! Writes of a transaction.
 
 use super::Transaction;
+use super::own_writes::OwnWrites;
 use super::read::ReadIntent;
 use crate::engine::single_key_range;
 use crate::error::{Error, Result};
@@ -12,6 +13,7 @@ use crate::transaction::write_set::WriteSet;
 use crate::write::batch::{checked_key, checked_key_of, checked_value, expiry_ms};
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::range::KeyRange;
+use parking_lot::MutexGuard;
 use std::ops::Bound;
 use std::time::SystemTime;
 
@@ -32,7 +34,7 @@ impl Transaction {
     /// locking transaction also [`Error::Deadlock`] and [`Error::LockTimedOut`], and under snapshot
     /// isolation [`Error::Conflict`]. A deadlock ends the transaction. After any other error the
     /// transaction is unchanged.
-    pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+    pub fn put(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
         self.write(keyspace, key, value.len(), KeyWriteKind::Replace, |set| {
             set.write(key, Some(value), 0);
@@ -47,7 +49,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn put_until(
-        &mut self,
+        &self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
@@ -64,7 +66,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+    pub fn delete(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         self.write(keyspace, key, 0, KeyWriteKind::Replace, |set| {
             set.write(key, None, 0);
@@ -87,7 +89,7 @@ impl Transaction {
     /// use alluvium::{Isolation, KeyspaceOptions, TransactionOptions};
     /// let visits = db.keyspace_with("visits", &KeyspaceOptions::new().merge_operator("add"))?;
     /// let snapshot = TransactionOptions::new().isolation(Isolation::Snapshot);
-    /// let (mut one, mut two) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
+    /// let (one, two) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
     /// one.merge(&visits, "home", 1i64.to_le_bytes())?;
     /// two.merge(&visits, "home", 2i64.to_le_bytes())?;
     /// one.commit()?;
@@ -98,12 +100,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::put`], [`Error::NoOperator`], [`Error::BadOperand`].
-    pub fn merge(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-    ) -> Result<()> {
+    pub fn merge(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), checked_value(operand.as_ref())?);
         keyspace.check_operand(operand)?;
         let kind = KeyWriteKind::Merge;
@@ -116,7 +113,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn delete_range(
-        &mut self,
+        &self,
         keyspace: &Keyspace,
         start: impl AsRef<[u8]>,
         end: Option<&[u8]>,
@@ -136,12 +133,15 @@ impl Transaction {
         let high = range.high.as_deref().unwrap_or_default();
         keyspace.definition().require_range(&range.low, high)?;
         let bytes = start.len() + end.map_or(0, <[u8]>::len);
-        self.admit(keyspace, bytes)?;
         if self.is_locking() {
+            // Without space for the write, its range need not be locked.
+            self.admit(&mut self.own.lock(), keyspace, bytes)?;
             self.lock_write(&range)?;
             self.fail_if_range_changed(keyspace, &range)?;
         }
-        self.change(keyspace, |set| {
+        let mut own = self.own.lock();
+        self.admit(&mut own, keyspace, bytes)?;
+        self.change(&mut own, keyspace, |set| {
             set.delete_range(start, end);
             Ok(())
         })
@@ -149,34 +149,48 @@ impl Transaction {
 
     /// Replaces the value of a key with `new` if the current value equals `expected`. In both
     /// arguments, `None` stands for no value. Returns whether the value was replaced. The
-    /// transaction depends on the key in either case.
+    /// transaction depends on the key in either case. No other thread of the transaction writes to
+    /// the key between the comparison and the replacement.
     ///
     /// # Errors
     /// As [`Transaction::put`] and [`Transaction::get`].
     pub fn compare_and_set(
-        &mut self,
+        &self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        let key = checked_key(key.as_ref())?;
-        let found = match is_planted(IsolationFault::CompareAndSetIsUntracked) {
-            true => self.get_untracked(keyspace, key)?,
-            false => self.get_for(keyspace, key, ReadIntent::Update, LongValues::Read)?,
+        let key = checked_key_of(keyspace.definition(), key.as_ref())?;
+        let new = new.map(checked_value).transpose()?;
+        let intent = match is_planted(IsolationFault::CompareAndSetIsUntracked) {
+            true => ReadIntent::Untracked,
+            false => ReadIntent::Update,
         };
-        if found.as_deref() != expected {
-            return Ok(false);
+        loop {
+            drop(self.enter(keyspace)?);
+            let effect = self.own_effect(keyspace, key, LongValues::Read)?;
+            let moment = effect.moment();
+            let found = self.read_over(keyspace, key, effect, (intent, LongValues::Read))?;
+            if found.as_deref() != expected {
+                return Ok(false);
+            }
+            let bytes = new.map_or(0, <[u8]>::len);
+            let mut own = self.admit_write(keyspace, key, bytes, KeyWriteKind::Replace)?;
+            if self.is_current(&own, &moment, keyspace, key)
+                || is_planted(IsolationFault::CompareAndSetIsNotAtomic)
+            {
+                self.change(&mut own, keyspace, |set| {
+                    set.write(key, new, 0);
+                    Ok(())
+                })?;
+                return Ok(true);
+            }
         }
-        match new {
-            Some(value) => self.put(keyspace, key, value)?,
-            None => self.delete(keyspace, key)?,
-        }
-        Ok(true)
     }
 
     fn write(
-        &mut self,
+        &self,
         keyspace: &Keyspace,
         key: &[u8],
         bytes: usize,
@@ -184,19 +198,42 @@ impl Transaction {
         change: impl FnOnce(&mut WriteSet) -> Result<()>,
     ) -> Result<()> {
         let key = checked_key_of(keyspace.definition(), key)?;
-        self.admit(keyspace, key.len() + bytes)?;
+        let mut own = self.admit_write(keyspace, key, bytes, kind)?;
+        self.change(&mut own, keyspace, change)
+    }
+
+    /// Acquires the lock that a write needs, makes sure that the write fits in memory, and returns
+    /// the mutex of the writes. `bytes` is the length of the value.
+    fn admit_write(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        bytes: usize,
+        kind: KeyWriteKind,
+    ) -> Result<MutexGuard<'_, OwnWrites>> {
         if self.is_locking() {
-            let key = Transaction::tree_key(keyspace, key);
-            let range = single_key_range(&key);
-            if kind == KeyWriteKind::Merge && self.merges_freely(keyspace, &key) {
-                self.lock(&range, RangeLockMode::Merge)?;
-                self.fail_if_replaced(keyspace, &key)?;
-            } else {
-                self.lock_write(&range)?;
-                self.fail_if_changed(keyspace, &key)?;
+            // Without space for the write, its key need not be locked.
+            self.admit(&mut self.own.lock(), keyspace, key.len() + bytes)?;
+            self.lock_key(keyspace, &Transaction::tree_key(keyspace, key), kind)?;
+        }
+        let mut own = self.own.lock();
+        self.admit(&mut own, keyspace, key.len() + bytes)?;
+        Ok(own)
+    }
+
+    fn lock_key(&self, keyspace: &Keyspace, key: &[u8], kind: KeyWriteKind) -> Result<()> {
+        let range = single_key_range(key);
+        if kind == KeyWriteKind::Merge && self.merges_freely(keyspace, key) {
+            self.lock(&range, RangeLockMode::Merge)?;
+            self.fail_if_replaced(keyspace, key)?;
+            // Another thread of the transaction may have read the key meanwhile. If it did so
+            // before the lock was granted, it has not upgraded the lock.
+            if self.merges_freely(keyspace, key) {
+                return Ok(());
             }
         }
-        self.change(keyspace, change)
+        self.lock_write(&range)?;
+        self.fail_if_changed(keyspace, key)
     }
 
     fn lock_write(&self, range: &KeyRange) -> Result<()> {
@@ -209,12 +246,13 @@ impl Transaction {
 
     /// Applies a change to a keyspace's write set, creating the set if it does not exist yet.
     fn change(
-        &mut self,
+        &self,
+        own: &mut OwnWrites,
         keyspace: &Keyspace,
         change: impl FnOnce(&mut WriteSet) -> Result<()>,
     ) -> Result<()> {
-        let (has_savepoint, now_ms) = (self.savepoints.lead_here(), self.handle.open.now_ms);
-        let set = self.writes.entry(keyspace.number()).or_insert_with(|| {
+        let (has_savepoint, now_ms) = (own.savepoints.lead_here(), self.handle.open.now_ms);
+        let set = own.sets.entry(keyspace.number()).or_insert_with(|| {
             let mut set = WriteSet::new(keyspace).at_time(now_ms);
             if has_savepoint {
                 set.mark();
@@ -224,7 +262,8 @@ impl Transaction {
         let before = set.memory();
         let changed = change(set);
         let more = set.memory() as isize - before as isize;
-        self.tell_writes(self.in_memory.wrapping_add_signed(more));
+        let in_memory = own.in_memory.wrapping_add_signed(more);
+        self.tell_writes(own, in_memory);
         changed
     }
 

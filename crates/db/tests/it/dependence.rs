@@ -23,7 +23,7 @@ fn a_read_without_tracking_has_no_conflict_and_sees_own_writes() {
             let db = store();
             let seas = db.keyspace("seas").unwrap();
             seas.put("a", "1").unwrap();
-            let mut own = db.begin_with(&options);
+            let own = db.begin_with(&options);
             assert_eq!(own.get_untracked(&seas, "a").unwrap().unwrap(), b"1");
             assert!(own.get_untracked(&seas, "b").unwrap().is_none());
             own.put(&seas, "c", "own").unwrap();
@@ -48,7 +48,7 @@ fn a_read_without_tracking_has_no_conflict_and_sees_own_writes() {
 fn a_read_without_tracking_leaves_tracked_reads_of_the_key() {
     let db = store();
     let seas = db.keyspace("seas").unwrap();
-    let mut own = db.begin();
+    let own = db.begin();
     assert!(own.get(&seas, "a").unwrap().is_none());
     assert!(own.get_untracked(&seas, "a").unwrap().is_none());
     own.put(&seas, "b", "1").unwrap();
@@ -61,7 +61,7 @@ fn a_read_without_tracking_sees_spilled_writes() {
     for options in kinds() {
         let db = store();
         let seas = db.keyspace("seas").unwrap();
-        let mut own = db.begin_with(&options.memory(0));
+        let own = db.begin_with(&options.memory(0));
         for key in ["a", "b", "c"] {
             own.put(&seas, key, key).unwrap();
         }
@@ -84,7 +84,7 @@ fn excludes(
         seas.put(key, "1").unwrap();
     }
     settle(&db, flushes);
-    let mut own = db.begin_with(options);
+    let own = db.begin_with(options);
     depend(&own, &seas).unwrap();
     own.put(&seas, "own", "1").unwrap();
     let mut other = db.begin_with(options);
@@ -134,7 +134,7 @@ fn shared_reads_prevent_write_skew() {
     for options in kinds() {
         let db = store();
         let seas = db.keyspace("seas").unwrap();
-        let (mut one, mut two) = (db.begin_with(&options), db.begin_with(&options));
+        let (one, two) = (db.begin_with(&options), db.begin_with(&options));
         assert!(one.get_shared(&seas, "b").unwrap().is_none());
         assert!(two.get_shared(&seas, "a").unwrap().is_none());
         let writes = [one.put(&seas, "a", "1"), two.put(&seas, "b", "1")];
@@ -152,8 +152,8 @@ fn a_shared_read_after_a_change_since_the_begin_is_a_conflict_of_the_snapshot() 
     let db = store();
     let seas = db.keyspace("seas").unwrap();
     let options = TransactionOptions::new().isolation(Isolation::Snapshot);
-    let mut locking = db.begin_with(&options.clone().concurrency(Concurrency::Locking));
-    let mut optimistic = db.begin_with(&options);
+    let locking = db.begin_with(&options.clone().concurrency(Concurrency::Locking));
+    let optimistic = db.begin_with(&options);
     seas.put("a", "1").unwrap();
     let error = locking.get_shared(&seas, "a").unwrap_err();
     assert!(matches!(error, Error::Conflict { .. }), "{error}");
@@ -219,13 +219,13 @@ fn a_declared_range_remains_after_a_rollback_to_a_savepoint() {
         let depend = |own: &Transaction, seas: &Keyspace| own.depend_on_range(seas, "a".."b");
         let db = store();
         let seas = db.keyspace("seas").unwrap();
-        let mut own = db.begin_with(&options);
+        let own = db.begin_with(&options);
         let before = own.savepoint();
         depend(&own, &seas).unwrap();
         own.put(&seas, "x", "1").unwrap();
         own.rollback_to(&before).unwrap();
         own.put(&seas, "y", "1").unwrap();
-        let mut other = db.begin_with(&options);
+        let other = db.begin_with(&options);
         let written = other.put(&seas, "a", "1").and_then(|()| other.commit());
         assert!(written.is_err() || own.commit().is_err(), "{options:?}");
     }
@@ -251,12 +251,12 @@ fn a_range_of_hashed_keys_is_declared_as_a_whole_only() {
         let db = store();
         let hashed = KeyspaceOptions::new().structure("hashed".parse().unwrap());
         let hashed = db.keyspace_with("hashed", &hashed).unwrap();
-        let mut own = db.begin_with(&options);
+        let own = db.begin_with(&options);
         let error = own.depend_on_range(&hashed, "a".."b").unwrap_err();
         assert!(matches!(error, Error::NotOrdered { .. }), "{error}");
         own.depend_on_range::<&str>(&hashed, ..).unwrap();
         own.put(&hashed, "x", "1").unwrap();
-        let mut other = db.begin_with(&options);
+        let other = db.begin_with(&options);
         let written = other.put(&hashed, "a", "1").and_then(|()| other.commit());
         assert!(written.is_err() || own.commit().is_err(), "{options:?}");
     }

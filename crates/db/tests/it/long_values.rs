@@ -238,7 +238,7 @@ fn transactions_walk_without_long_values_over_their_own_writes_and_those_that_th
                 filled(&keyspace, longest);
                 db.checkpoint().unwrap();
                 let how = TransactionOptions::new().concurrency(concurrency).memory(memory);
-                let mut transaction = db.begin_with(&how);
+                let transaction = db.begin_with(&how);
                 let ordered = !structure.starts_with("hashed");
                 let before = check_within(&transaction, &keyspace, ordered, &case);
                 for index in (0..2 * KEYS).step_by(5) {

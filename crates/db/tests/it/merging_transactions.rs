@@ -188,7 +188,7 @@ fn a_rollback_to_a_savepoint_leaves_merges_of_others() {
     for options in kinds() {
         let db = store();
         let counters = keyspace(&db, "add");
-        let (mut one, mut two) = (db.begin_with(&options), db.begin_with(&options));
+        let (one, two) = (db.begin_with(&options), db.begin_with(&options));
         one.merge(&counters, "k", number(1)).unwrap();
         let before = one.savepoint();
         one.merge(&counters, "k", number(10)).unwrap();
@@ -210,11 +210,11 @@ fn spilled_merges_lose_nothing() {
         let db = store();
         let counters = keyspace(&db, "add");
         counters.put("k", number(1)).unwrap();
-        let mut own = db.begin_with(&options.clone().memory(0));
+        let own = db.begin_with(&options.clone().memory(0));
         own.merge(&counters, "k", number(10)).unwrap();
         own.put(&counters, "other", number(0)).unwrap();
         own.merge(&counters, "k", number(10)).unwrap();
-        let mut rival = db.begin_with(&options);
+        let rival = db.begin_with(&options);
         let rival = rival
             .merge(&counters, "k", number(100))
             .and_then(|()| rival.commit());
@@ -234,7 +234,7 @@ fn merges_outside_transactions_do_not_wait_for_merges_in_them() {
     for options in kinds() {
         let db = store();
         let counters = keyspace(&db, "add");
-        let mut own = db.begin_with(&options);
+        let own = db.begin_with(&options);
         own.merge(&counters, "k", number(1)).unwrap();
         counters.merge("k", number(10)).unwrap();
         own.commit().unwrap();
@@ -285,7 +285,7 @@ fn operators_of_a_program_commute_if_it_says_so() {
         };
         let db = unopened.in_memory().unwrap();
         let flags = keyspace(&db, "union");
-        let (mut one, mut two) = (db.begin_with(&options), db.begin_with(&options));
+        let (one, two) = (db.begin_with(&options), db.begin_with(&options));
         one.merge(&flags, "k", [1]).unwrap();
         two.merge(&flags, "k", [2]).unwrap();
         one.commit().unwrap();
@@ -296,7 +296,7 @@ fn operators_of_a_program_commute_if_it_says_so() {
     // The order of appended operands is visible.
     let db = store();
     let texts = keyspace(&db, "append");
-    let (mut one, mut two) = (db.begin_with(&options), db.begin_with(&options));
+    let (one, two) = (db.begin_with(&options), db.begin_with(&options));
     one.merge(&texts, "k", "a").unwrap();
     two.merge(&texts, "k", "b").unwrap();
     one.commit().unwrap();
@@ -314,7 +314,7 @@ fn threads_that_merge_into_one_counter_never_conflict() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for turn in 0..EACH {
-                        let mut own = db.begin_with(&options);
+                        let own = db.begin_with(&options);
                         own.merge(&counters, "a", number(1)).unwrap();
                         own.merge(&counters, "b", number(turn)).unwrap();
                         own.commit().unwrap();

@@ -67,7 +67,7 @@ fn delete(db: &Db, [one, two]: &[Keyspace; 2], way: &str) -> [Option<usize>; 2] 
             db.write(&batch).unwrap();
         }
         "transaction" => {
-            let mut transaction = db.begin();
+            let transaction = db.begin();
             transaction.delete_range(one, "", None).unwrap();
             transaction.delete_range(two, "", None).unwrap();
             transaction.commit().unwrap();

@@ -22,7 +22,7 @@ fn add_to_some(
     random: &mut fastrand::Rng,
     how: &TransactionOptions,
 ) -> Option<Vec<u8>> {
-    let mut transaction = db.begin_with(how);
+    let transaction = db.begin_with(how);
     let first = random.u8(..40);
     let keys: Vec<u8> = (first..first + random.u8(1..20)).collect();
     for key in &keys {
@@ -99,7 +99,7 @@ fn the_layers_of_a_large_transaction_are_merged_while_it_is_open() {
         let options = Options::new().memory(24 << 20);
         let db = options.open(&path).unwrap();
         let [_, keyspace] = keyspaces_in(&db, structure);
-        let mut transaction = db.begin_with(&TransactionOptions::new().memory(4 << 10));
+        let transaction = db.begin_with(&TransactionOptions::new().memory(4 << 10));
         let key = |number: u32| number.wrapping_mul(0x9e37_79b1).to_be_bytes();
         let layers = |transaction: &Transaction| {
             let open = db.transactions();
@@ -153,7 +153,7 @@ fn small_transactions_that_stay_open_do_not_make_others_spill() {
     for (number, transaction) in (0u8..).zip(&mut small) {
         transaction.put(&plain, [number], [1; 1000]).unwrap();
     }
-    let mut large = db.begin();
+    let large = db.begin();
     for number in 0..500u32 {
         large.put(&plain, number.to_be_bytes(), [2; 1000]).unwrap();
     }
@@ -178,7 +178,7 @@ fn a_spilled_transaction_says_that_the_store_is_closed() {
         for round in 0..effort(8, 100) {
             let db = Options::new().memory(24 << 20).in_memory().unwrap();
             let [_, keyspace] = keyspaces_in(&db, structure);
-            let mut transaction = db.begin_with(&TransactionOptions::new().memory(300));
+            let transaction = db.begin_with(&TransactionOptions::new().memory(300));
             for number in 0..50u32 {
                 transaction
                     .put(&keyspace, number.to_be_bytes(), [1; 100])
@@ -233,7 +233,7 @@ const ON_DISK: [&str; 3] = ["tiered", "levels,k=4,f=0", "hashed"];
 /// Begins a transaction of many spills over `keyspace`, which must contain the keys below 200: it
 /// overwrites, deletes and merges. Background work runs in between, so layers are merged.
 fn spilled_often(db: &Db, keyspace: &Keyspace) -> alluvium::Result<Transaction> {
-    let mut transaction = db.begin_with(&TransactionOptions::new().memory(2000));
+    let transaction = db.begin_with(&TransactionOptions::new().memory(2000));
     for number in 0..1500u32 {
         let key = (number.wrapping_mul(0x9e37_79b1) % 600).to_be_bytes();
         match number % 10 {
@@ -328,7 +328,7 @@ fn a_transaction_with_merged_layers_on_a_full_disk_gives_its_space_back() {
         let before = contents(&keyspace);
         world.set_capacity(world.used() + (40 << 20));
         for _ in 0..2 {
-            let mut transaction = db.begin_with(&TransactionOptions::new().memory(64 << 10));
+            let transaction = db.begin_with(&TransactionOptions::new().memory(64 << 10));
             let error = (0..100_000u32).find_map(|number| {
                 let key = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
                 transaction.put(&keyspace, key, [number as u8; 2000]).err()

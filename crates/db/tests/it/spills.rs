@@ -402,7 +402,7 @@ fn run_all(structure: &str, seeds: u64) {
 
 /// Begins a transaction that has spilled a hundred even-numbered keys.
 fn spilled(db: &Db, keyspace: &Keyspace, options: TransactionOptions) -> Transaction {
-    let mut transaction = db.begin_with(&options.memory(500));
+    let transaction = db.begin_with(&options.memory(500));
     for number in (0..200u8).step_by(2) {
         transaction.put(keyspace, [number], [number; 50]).unwrap();
     }
@@ -442,7 +442,7 @@ fn of_two_that_write_a_spilled_key_under_snapshot_isolation_the_first_wins() {
 fn a_serializable_transaction_that_spills_depends_on_what_it_has_read() {
     let (db, [plain, lists]) = store();
     plain.put([1], "one").unwrap();
-    let mut reader = spilled(&db, &plain, TransactionOptions::new());
+    let reader = spilled(&db, &plain, TransactionOptions::new());
     assert!(reader.get(&plain, [1]).unwrap().is_some());
     reader.merge(&lists, "sum", "x").unwrap();
     plain.put([1], "two").unwrap();
@@ -454,7 +454,7 @@ fn a_serializable_transaction_that_spills_depends_on_what_it_has_read() {
 fn a_commit_of_spilled_writes_waits_for_the_locks_of_others() {
     let (db, [plain, _]) = store();
     let locking = TransactionOptions::new().concurrency(Concurrency::Locking);
-    let mut holder = db.begin_with(&locking);
+    let holder = db.begin_with(&locking);
     holder.put(&plain, [50], "holder").unwrap();
     let optimistic = spilled(&db, &plain, TransactionOptions::new());
     std::thread::scope(|scope| {
@@ -479,7 +479,7 @@ fn what_a_transaction_has_spilled_ends_with_it() {
     assert!(used() > before);
     open.rollback();
     assert_eq!(used(), before);
-    let mut old = spilled(
+    let old = spilled(
         &db,
         &plain,
         TransactionOptions::new().timeout(Duration::from_secs(2)),
@@ -498,7 +498,7 @@ fn what_a_transaction_has_spilled_ends_with_it() {
 fn a_limit_counts_what_was_spilled() {
     let (db, [plain, _]) = store();
     let options = TransactionOptions::new().memory(1000).max_write_bytes(10_000);
-    let mut transaction = db.begin_with(&options);
+    let transaction = db.begin_with(&options);
     let refused =
         (0..1000u32).find_map(|number| transaction.put(&plain, number.to_be_bytes(), [7; 100]).err());
     let error = refused.unwrap();
@@ -518,7 +518,7 @@ fn a_limit_counts_what_was_spilled() {
 #[test]
 fn a_dropped_keyspace_and_a_closed_store_refuse_spilled_writes() {
     let (db, [plain, lists]) = store();
-    let mut transaction = spilled(&db, &plain, TransactionOptions::new());
+    let transaction = spilled(&db, &plain, TransactionOptions::new());
     transaction.put(&lists, "a", "1").unwrap();
     db.drop_keyspace("plain").unwrap();
     let error = transaction.commit().unwrap_err();
@@ -543,7 +543,7 @@ fn a_feed_of_changes_names_the_keys_between_which_a_transaction_has_spilled() {
         .unwrap();
     let [plain, lists] = keyspaces(&db);
     let feed = db.changes_since(db.sequence()).unwrap();
-    let mut transaction = spilled(&db, &plain, TransactionOptions::new());
+    let transaction = spilled(&db, &plain, TransactionOptions::new());
     transaction.merge(&lists, "a", "1").unwrap();
     transaction.commit().unwrap();
     plain.put("after", "1").unwrap();

@@ -317,7 +317,7 @@ fn a_large_transaction_leaves_space_on_the_first_tier_for_the_log() {
         let keyspace = kind(&db, number);
         for round in 0..2u8 {
             let options = TransactionOptions::new().memory(1 << 20);
-            let mut transaction = db.begin_with(&options);
+            let transaction = db.begin_with(&options);
             for record in 0..RECORDS {
                 let key = record.wrapping_mul(0x9e37_79b1).to_be_bytes();
                 transaction.put(&keyspace, key, vec![round; 4000]).unwrap();

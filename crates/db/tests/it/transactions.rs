@@ -58,7 +58,7 @@ fn a_transaction_sees_its_own_writes_over_the_store_and_others_see_all_or_nothin
             seas.put(key, value).unwrap();
         }
         logs.put("x", "base").unwrap();
-        let mut own = db.begin_with(&options);
+        let own = db.begin_with(&options);
         own.delete_range(&seas, "b", Some(b"d")).unwrap();
         own.put(&seas, "bb", "new").unwrap();
         own.delete(&seas, "a").unwrap();
@@ -89,10 +89,10 @@ fn a_dropped_transaction_leaves_nothing_behind() {
     for options in kinds() {
         let db = store();
         let seas = db.keyspace("seas").unwrap();
-        let mut gone = db.begin_with(&options);
+        let gone = db.begin_with(&options);
         gone.put(&seas, "North", "1").unwrap();
         drop(gone);
-        let mut gone = db.begin_with(&options);
+        let gone = db.begin_with(&options);
         gone.put(&seas, "North", "1").unwrap();
         gone.rollback();
         assert!(seas.get("North").unwrap().is_none());
@@ -110,7 +110,7 @@ fn savepoints_nest_and_take_back_every_kind_of_write() {
     let logs = KeyspaceOptions::new().merge_operator("append");
     let logs = db.keyspace_with("logs", &logs).unwrap();
     seas.put("kept", "store").unwrap();
-    let mut own = db.begin();
+    let own = db.begin();
     own.put(&seas, "a", "1").unwrap();
     own.delete_range(&seas, "k", Some(b"l")).unwrap();
     let before = (pairs(&own, &seas), pairs(&own, &logs));
@@ -148,7 +148,7 @@ fn savepoints_nest_and_take_back_every_kind_of_write() {
 fn what_is_taken_back_frees_its_memory() {
     let db = store();
     let seas = db.keyspace("seas").unwrap();
-    let mut own = db.begin();
+    let own = db.begin();
     own.put(&seas, "a", vec![1; 1000]).unwrap();
     let bytes = |db: &Db| db.transactions()[0].write_bytes;
     let before = bytes(&db);
@@ -166,7 +166,7 @@ fn a_commit_is_refused_whose_reads_have_changed_and_a_run_again_succeeds() {
     let db = store();
     let seas = db.keyspace("seas").unwrap();
     seas.put("x", "1").unwrap();
-    let mut own = db.begin();
+    let own = db.begin();
     own.get(&seas, "x").unwrap();
     own.put(&seas, "y", "from 1").unwrap();
     seas.put("x", "2").unwrap();
@@ -218,7 +218,7 @@ fn it_says_after_how_many_runs_it_has_given_up() {
 fn blind_writes_and_readers_conflict_with_nothing() {
     let db = store();
     let seas = db.keyspace("seas").unwrap();
-    let (mut one, mut other, reader) = (db.begin(), db.begin(), db.begin());
+    let (one, other, reader) = (db.begin(), db.begin(), db.begin());
     assert!(reader.get(&seas, "x").unwrap().is_none());
     one.put(&seas, "x", "1").unwrap();
     other.put(&seas, "x", "2").unwrap();
@@ -257,7 +257,7 @@ fn a_walk_depends_on_what_it_has_passed_over_and_on_no_more() {
             for key in ["b", "c", "d", "e", "x", "y", "z"] {
                 seas.put(key, "").unwrap();
             }
-            let mut own = db.begin();
+            let own = db.begin();
             let mut iter = own.iter(&seas);
             let walked = match is_backward {
                 false => iter.by_ref().take(3).count(),
@@ -279,7 +279,7 @@ fn a_forgotten_walk_counts_whole_and_an_ended_one_has_no_phantoms() {
     for forget in [false, true] {
         let db = store();
         let seas = db.keyspace("seas").unwrap();
-        let mut own = db.begin();
+        let own = db.begin();
         let mut iter = own.range(&seas, "a".."m");
         assert!(iter.next().is_none());
         match forget {
@@ -307,7 +307,7 @@ fn what_is_in_the_tree_meanwhile_is_a_conflict_all_the_same() {
             let db = store();
             let seas = db.keyspace("seas").unwrap();
             seas.put("x", "1").unwrap();
-            let mut own = db.begin();
+            let own = db.begin();
             match walks {
                 true => drop(own.range(&seas, "w".."y").collect::<Vec<_>>()),
                 false => drop(own.get(&seas, "x").unwrap()),
@@ -327,7 +327,7 @@ fn an_ingest_is_a_commit_like_others() {
     for options in &kinds()[..1] {
         let db = store();
         let seas = db.keyspace("seas").unwrap();
-        let mut own = db.begin_with(options);
+        let own = db.begin_with(options);
         assert_eq!(own.range(&seas, "a".."m").count(), 0);
         own.put(&seas, "own", "").unwrap();
         seas.ingest([("b", "1")]).unwrap();
@@ -341,7 +341,7 @@ fn of_two_that_write_the_same_key_under_snapshot_isolation_the_first_wins() {
         let db = store();
         let seas = db.keyspace("seas").unwrap();
         let snapshot = TransactionOptions::new().isolation(Isolation::Snapshot);
-        let (mut one, mut other) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
+        let (one, other) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
         one.put(&seas, "x", "1").unwrap();
         other.put(&seas, "x", "1").unwrap();
         one.commit().unwrap();
@@ -350,7 +350,7 @@ fn of_two_that_write_the_same_key_under_snapshot_isolation_the_first_wins() {
         }
         assert_eq!(other.commit().unwrap_err().kind(), ErrorKind::Conflict);
         // Under snapshot isolation, a read causes no conflict.
-        let (mut one, mut other) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
+        let (one, other) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
         other.get(&seas, "x").unwrap();
         other.put(&seas, "y", "2").unwrap();
         one.put(&seas, "x", "3").unwrap();
@@ -364,7 +364,7 @@ fn a_value_that_expires_stays_for_those_who_began_before() {
     let db = store();
     let seas = db.keyspace("seas").unwrap();
     let past = SystemTime::now() - Duration::from_secs(60);
-    let mut own = db.begin();
+    let own = db.begin();
     own.put_until(&seas, "gone", "1", past).unwrap();
     own.put_until(&seas, "there", "2", SystemTime::now() + Duration::from_secs(600))
         .unwrap();
@@ -378,7 +378,7 @@ fn a_value_that_expires_stays_for_those_who_began_before() {
 fn a_limit_says_which_it_is_and_leaves_the_transaction_as_it_was() {
     let db = store();
     let seas = db.keyspace("seas").unwrap();
-    let mut own = db.begin_with(&TransactionOptions::new().max_write_bytes(1000));
+    let own = db.begin_with(&TransactionOptions::new().max_write_bytes(1000));
     own.put(&seas, "a", vec![1; 500]).unwrap();
     let error = own.put(&seas, "b", vec![1; 500]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LimitReached);
@@ -403,7 +403,7 @@ fn a_limit_says_which_it_is_and_leaves_the_transaction_as_it_was() {
     drop(walks);
 
     let locking = &kinds()[1];
-    let mut own = db.begin_with(&locking.clone().max_tracked(4));
+    let own = db.begin_with(&locking.clone().max_tracked(4));
     for key in &keys {
         own.put(&seas, key, "").unwrap();
     }
@@ -416,7 +416,7 @@ fn a_transaction_that_is_too_old_is_ended_and_says_so() {
     for options in kinds() {
         let db = store();
         let seas = db.keyspace("seas").unwrap();
-        let mut own = db.begin_with(&options.timeout(Duration::ZERO));
+        let own = db.begin_with(&options.timeout(Duration::ZERO));
         let error = own.put(&seas, "x", "1").unwrap_err();
         assert!(matches!(error, Error::TransactionTooOld { .. }), "{error}");
         assert_eq!(own.get(&seas, "x").unwrap_err().kind(), ErrorKind::TimedOut);
@@ -433,7 +433,7 @@ fn misuse_is_a_typed_error() {
         let (db, other) = (store(), store());
         let seas = db.keyspace("seas").unwrap();
         let foreign = other.keyspace("seas").unwrap();
-        let mut own = db.begin_with(&options);
+        let own = db.begin_with(&options);
         assert!(matches!(own.get(&foreign, "x"), Err(Error::OtherStore)));
         assert!(matches!(own.put(&foreign, "x", ""), Err(Error::OtherStore)));
         assert!(matches!(own.iter(&foreign).next(), Some(Err(Error::OtherStore))));
@@ -445,10 +445,10 @@ fn misuse_is_a_typed_error() {
         ));
         own.put(&seas, "x", "1").unwrap();
         drop(own);
-        let mut own = db.begin_with(&options);
+        let own = db.begin_with(&options);
         own.put(&seas, "x", "1").unwrap();
         drop(own);
-        let mut own = db.begin_with(&options);
+        let own = db.begin_with(&options);
         db.drop_keyspace("seas").unwrap();
         assert!(matches!(
             own.put(&seas, "x", "1"),
@@ -467,20 +467,20 @@ fn asynchronous_commits_are_validated_and_durable() {
     for options in kinds() {
         let db = store();
         let seas = db.keyspace("seas").unwrap();
-        let mut own = db.begin_with(&options);
+        let own = db.begin_with(&options);
         own.get(&seas, "x").unwrap();
         own.put(&seas, "y", "1").unwrap();
         pollster::block_on(own.commit_async(Durability::Disk)).unwrap();
         assert_eq!(seas.get("y").unwrap().unwrap(), b"1");
         if options.concurrency == Concurrency::Optimistic {
-            let mut own = db.begin_with(&options);
+            let own = db.begin_with(&options);
             own.get_for_update(&seas, "x").unwrap();
             own.put(&seas, "y", "2").unwrap();
             seas.put("x", "1").unwrap();
             let late = pollster::block_on(own.commit_async(Durability::Process));
             assert_eq!(late.unwrap_err().kind(), ErrorKind::Conflict);
         }
-        let mut dropped = db.begin_with(&options);
+        let dropped = db.begin_with(&options);
         dropped.put(&seas, "z", "1").unwrap();
         drop(dropped.commit_async(Durability::Process));
         assert!(db.transactions().is_empty());
@@ -493,7 +493,7 @@ fn a_commit_whose_future_is_dropped_takes_effect_as_a_whole_or_not_and_ends() {
     let db = Options::new().memory(16 << 20).in_memory().unwrap();
     let rivers = db.keyspace("rivers").unwrap();
     for is_polled in [false, true] {
-        let mut survey = db.begin();
+        let survey = db.begin();
         for name in ["Elbe", "Oder"] {
             assert!(survey.get(&rivers, name).unwrap().is_none());
             survey.put(&rivers, name, "long").unwrap();
@@ -520,7 +520,7 @@ fn a_transaction_can_be_sent_to_another_thread() {
     }
     let db = store();
     let seas = db.keyspace("seas").unwrap();
-    let mut own = sends(db.begin());
+    let own = sends(db.begin());
     let sent = std::thread::spawn(move || {
         own.put(&seas, "x", "1")?;
         own.commit()

@@ -297,6 +297,10 @@ impl contract::IngestKeyScan for LayerKeyScan {
         Ok(Some(&self.key))
     }
 
+    fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
+        self.seen.gather(key, gather)
+    }
+
     fn is_deleted(&self, key: &[u8]) -> bool {
         self.seen.deletes.covering(key, MAX_SEQUENCE).is_some()
     }

@@ -245,7 +245,7 @@ mod tests {
                 store.data.put(&key, [value]).unwrap();
                 model.insert(key, vec![value]);
             }
-            let mut base = store.db.begin();
+            let base = store.db.begin();
             for value in 0..random.u8(..20) {
                 let key = key(random);
                 base.put(&store.data, &key, [100, value]).unwrap();

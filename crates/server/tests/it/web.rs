@@ -416,7 +416,7 @@ fn history_is_noted_while_nobody_looks_and_handed_out_once() {
 fn what_transactions_hold_back_is_said_on_every_way() {
     let fixture = Fixture::with(with_page());
     let rivers = fixture.db.keyspace("rivers").unwrap();
-    let mut open = fixture.db.begin();
+    let open = fixture.db.begin();
     open.put(&rivers, "Elbe", "1094 km").unwrap();
     for length in ["1", "2"] {
         rivers.put("Oder", length).unwrap();

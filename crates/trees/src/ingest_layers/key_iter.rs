@@ -1,12 +1,13 @@
 //! Iterates over the keys in the layers of an ingest.
 
-use super::lookup::hand_over;
+use super::lookup::{gather_in, hand_over};
 use super::{IngestRunLayers, LayerRun};
 use crate::run::{CursorAccess, RunRecordCursor};
 use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::contract;
 use alluvium_dictionary::fetch::{BlockingFetch, unwrap_ready};
+use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::lookup_state::LookupState;
 use alluvium_dictionary::merge::{MergeDirection, MergingIter, SortedSource};
 use alluvium_dictionary::range::KeyRange;
@@ -21,7 +22,7 @@ pub(crate) struct LayerWalk {
     store: Arc<Store>,
     range: KeyRange,
     direction: MergeDirection,
-    /// Each layer's sequence number and runs, from the newest to the oldest layer.
+    /// Each layer's sequence number and runs, from the newest to the oldest layer. The runs ascend.
     layers: Vec<(SequenceNumber, Vec<Arc<LayerRun>>)>,
     deletes: Arc<RangeTombstoneIndex>,
     /// The merge of all layers at the current position; `None` before the first key and after an
@@ -54,10 +55,7 @@ pub(crate) fn walk(layers: &IngestRunLayers, range: &KeyRange, direction: MergeD
     let mut all = Vec::new();
     for (sequence, pieces) in layers.layers().rev() {
         let is_met = |piece: &&Arc<LayerRun>| range.overlaps(piece.run.low(), piece.run.high());
-        let mut runs: Vec<Arc<LayerRun>> = pieces.iter().filter(is_met).cloned().collect();
-        if direction == MergeDirection::Backward {
-            runs.reverse();
-        }
+        let runs: Vec<Arc<LayerRun>> = pieces.iter().filter(is_met).cloned().collect();
         if !runs.is_empty() {
             all.push((sequence, runs));
         }
@@ -125,7 +123,10 @@ impl LayerWalk {
                     .run
                     .cursor(&self.store, left.clone(), self.direction, CursorAccess::Cached)
             });
-            let cursors: Vec<RunRecordCursor> = cursors.collect();
+            let mut cursors: Vec<RunRecordCursor> = cursors.collect();
+            if self.direction == MergeDirection::Backward {
+                cursors.reverse();
+            }
             let mut cursor = LayerCursor {
                 sequence: *sequence,
                 cursors: cursors.into_iter(),
@@ -193,6 +194,11 @@ impl contract::IngestKeyScan for LayerWalk {
                 Err(error)
             }
         }
+    }
+
+    fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
+        let layers = self.layers.iter().map(|(sequence, pieces)| (*sequence, &pieces[..]));
+        gather_in(&self.store, layers, &self.deletes, key, gather)
     }
 
     fn is_deleted(&self, key: &[u8]) -> bool {

@@ -6,6 +6,7 @@ use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::fetch::BlockingFetch;
 use alluvium_dictionary::key::LookupKey;
 use alluvium_dictionary::lookup_state::LookupState;
+use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
 use alluvium_dictionary::record::StoredRecord;
 use alluvium_dictionary::value_log::fetch_value;
 use alluvium_storage::store::Store;
@@ -24,10 +25,21 @@ pub(crate) fn gather(
     gather: &mut LookupState<'_>,
 ) -> Result<()> {
     let store = &layers.writer().how.store;
-    let deleted = layers.deletes().covering(key.bytes(), MAX_SEQUENCE);
+    gather_in(store, layers.layers().rev(), layers.deletes(), key, gather)
+}
+
+/// Like [`gather`], but for the given layers, newest first, and their range deletes.
+pub(super) fn gather_in<'l>(
+    store: &Store,
+    layers: impl Iterator<Item = (SequenceNumber, &'l [Arc<LayerRun>])>,
+    deletes: &RangeTombstoneIndex,
+    key: LookupKey<'_>,
+    gather: &mut LookupState<'_>,
+) -> Result<()> {
+    let deleted = deletes.covering(key.bytes(), MAX_SEQUENCE);
     gather.range_deleted(deleted);
     let guard = store.epochs().pin();
-    for (sequence, pieces) in layers.layers().rev() {
+    for (sequence, pieces) in layers {
         if gather.is_decided() || deleted > Some(sequence) {
             break;
         }

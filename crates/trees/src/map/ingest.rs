@@ -234,6 +234,11 @@ impl contract::IngestKeyScan for LayerKeyIter {
         Ok(self.key.as_deref())
     }
 
+    fn gather(&self, key: LookupKey<'_>, known: &mut LookupState<'_>) -> Result<()> {
+        gather(&self.layers, key.bytes(), known);
+        Ok(())
+    }
+
     fn is_deleted(&self, key: &[u8]) -> bool {
         self.layers.iter().any(|layer| layer.covers(key))
     }

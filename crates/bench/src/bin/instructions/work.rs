@@ -142,7 +142,7 @@ fn batches(db: &Db, keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> 
 
 fn transactions(db: &Db, keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     for some in data.chunks(TOGETHER) {
-        let mut transaction = db.begin();
+        let transaction = db.begin();
         for (key, value) in some {
             transaction.put(keyspace, key, value)?;
         }

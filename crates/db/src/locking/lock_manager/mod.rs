@@ -135,6 +135,8 @@ pub(crate) enum LockRefusal {
     /// The lock was not granted before the timeout. The list contains the owners that the request
     /// was waiting for.
     TimedOut(Vec<u64>),
+    /// The owner released its locks while another of its threads was waiting for this one.
+    OwnerEnded,
 }
 
 /// The lock manager of a store.
@@ -189,11 +191,13 @@ impl LockManager {
         match outcome {
             Some(LockOutcome::Granted) => Ok(()),
             Some(LockOutcome::Refused(cycle)) => Err(LockRefusal::Deadlock(cycle)),
+            Some(LockOutcome::OwnerEnded) => Err(LockRefusal::OwnerEnded),
             None => {
                 match self.change(|state| state.give_up(ticket)) {
                     // The request was granted or rejected just after the timeout.
                     Ok(LockOutcome::Granted) => Ok(()),
                     Ok(LockOutcome::Refused(cycle)) => Err(LockRefusal::Deadlock(cycle)),
+                    Ok(LockOutcome::OwnerEnded) => Err(LockRefusal::OwnerEnded),
                     Err(holders) => Err(LockRefusal::TimedOut(holders)),
                 }
             }
@@ -221,7 +225,8 @@ impl LockManager {
         }
     }
 
-    /// Releases all locks that an owner holds.
+    /// Releases all locks that an owner holds, and rejects its waiting requests. Several threads may
+    /// make requests for one owner.
     pub(crate) fn release(&self, owner: u64) {
         let is_calm = self.change(|state| {
             state.release(owner);

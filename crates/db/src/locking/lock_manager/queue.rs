@@ -42,6 +42,8 @@ pub(super) enum LockOutcome {
     Granted,
     /// The owner was chosen as the victim of this deadlock cycle.
     Refused(Vec<(u64, Vec<u8>)>),
+    /// The owner has released its locks.
+    OwnerEnded,
 }
 
 /// The immediate result of a request.
@@ -267,14 +269,21 @@ impl LockState {
         Err(blockers)
     }
 
-    /// Releases all locks of an owner (L5). Returns whether any waiting request was granted.
+    /// Releases all locks of an owner, and rejects its waiting requests (L5). Returns whether any waiting request was granted.
     pub(super) fn release(&mut self, owner: u64) -> bool {
         self.released += 1;
         let held = self.held.remove(&owner).unwrap_or_default();
         for lock in &held {
             self.segments.remove(owner, &lock.low, lock.high.as_deref());
         }
-        let freed: Vec<_> = held.into_iter().map(|lock| (lock.low, lock.high)).collect();
+        let mut freed: Vec<_> = held.into_iter().map(|lock| (lock.low, lock.high)).collect();
+        let waits = self
+            .queue
+            .extract_if(.., |_, waiter| waiter.owner.number() == owner);
+        for (ticket, waiter) in waits.collect::<Vec<_>>() {
+            self.decide(ticket, LockOutcome::OwnerEnded);
+            freed.push((waiter.low, waiter.high));
+        }
         !freed.is_empty() && self.advance(&freed)
     }
 

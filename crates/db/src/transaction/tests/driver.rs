@@ -387,7 +387,7 @@ impl Driver<'_> {
         if session.ops.len() >= session.length {
             // Committing spilled writes would have to wait for a running checkpoint, so postpone
             // it.
-            if self.is_slow && !session.transaction.spilled.is_empty() {
+            if self.is_slow && !session.transaction.own.lock().spilled.is_empty() {
                 self.sessions[at] = Some(session);
                 return;
             }

@@ -14,6 +14,7 @@ mod operations;
 mod outside;
 mod planted;
 mod replay;
+mod shared;
 mod slow;
 mod threads;
 

@@ -49,7 +49,7 @@ impl World {
         let options = TransactionOptions::new()
             .isolation(self.isolation)
             .concurrency(concurrency);
-        let mut transaction = self.db.begin_with(&options);
+        let transaction = self.db.begin_with(&options);
         let mut ops = Vec::new();
         for _ in 0..random.usize(1..5) {
             let key = vec![LISTS, b'a' + random.u8(0..KEYS)];

@@ -1,17 +1,17 @@
 //! Iterators over the store with a write set's writes overlaid on it.
 
+use super::map::MapCursor;
 use super::write::{KeyWrite, OwnWrite};
-use super::{UserKeyBounds, WriteSet};
+use super::{UserKeyBounds, WriteSet, bad_base};
 use crate::error::Result;
 use crate::keyspace::Keyspace;
-use crate::locking::ranges::InlineKey;
+use crate::locking::ranges::{InlineKey, RangeSet};
 use crate::read::iter::Iter;
 use crate::read::value::{KeyValuePair, Value};
 use alluvium_dictionary::batch::LongValues;
 use std::cmp::Ordering;
-use std::collections::btree_map;
 use std::fmt;
-use std::ops::Bound;
+use std::sync::Arc;
 
 /// An iterator over records that can be told to omit long values.
 pub(crate) trait BaseWalk: DoubleEndedIterator<Item = Result<KeyValuePair>> {
@@ -93,56 +93,72 @@ pub(crate) trait OverlayLayer {
     fn hides(&self, key: &[u8]) -> bool;
 }
 
-/// The part of a write set within bounds, as a layer over the store.
-pub(crate) struct WriteSetLayer<'w> {
-    set: &'w WriteSet,
-    /// The writes, or `None` if no key can be within the bounds.
-    writes: Option<PeekableEnds<btree_map::Range<'w, InlineKey, KeyWrite>>>,
+/// The part of a write set within bounds, as a layer over the store. Later changes of the set do not
+/// affect it.
+pub(crate) struct WriteSetLayer {
+    keyspace: Keyspace,
+    writes: MapCursor,
+    deleted: Arc<RangeSet>,
+    now_ms: u64,
     long_values: LongValues,
 }
 
-impl<'w> WriteSetLayer<'w> {
-    pub(crate) fn new(set: &'w WriteSet, bounds: UserKeyBounds<'_>) -> WriteSetLayer<'w> {
-        let range = |set: &'w WriteSet| PeekableEnds::new(set.writes.by_key().range::<[u8], _>(bounds));
+impl WriteSetLayer {
+    pub(crate) fn new(set: &WriteSet, bounds: UserKeyBounds<'_>) -> WriteSetLayer {
         WriteSetLayer {
-            set,
-            writes: has_keys(bounds).then(|| range(set)),
+            keyspace: set.keyspace.clone(),
+            writes: set.writes.by_key().cursor(bounds),
+            deleted: Arc::clone(&set.deleted),
+            now_ms: set.now_ms,
             long_values: LongValues::Read,
+        }
+    }
+
+    fn next(&self, end: IterEnd) -> Option<(&InlineKey, &Arc<KeyWrite>)> {
+        match end {
+            IterEnd::Front => self.writes.front(),
+            IterEnd::Back => self.writes.back(),
         }
     }
 }
 
-impl OverlayLayer for WriteSetLayer<'_> {
+impl OverlayLayer for WriteSetLayer {
     fn leave_out_long_values(&mut self) {
         self.long_values = LongValues::LeftOut;
     }
 
     fn peek(&mut self, end: IterEnd) -> Result<Option<&[u8]>> {
-        let next = self.writes.as_mut().and_then(|writes| writes.peek(end));
-        Ok(next.map(|(key, _)| &key[..]))
+        Ok(self.next(end).map(|(key, _)| &key[..]))
     }
 
     fn take(&mut self, end: IterEnd, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>> {
-        let Some((key, write)) = self.writes.as_mut().and_then(|writes| writes.take(end)) else {
+        let Some((key, write)) = self.next(end) else {
             return Ok(None);
         };
+        let (key, write) = (key.to_vec(), Arc::clone(write));
+        match end {
+            IterEnd::Front => self.writes.pass_front(),
+            IterEnd::Back => self.writes.pass_back(),
+        }
         // If the value is to be omitted, return an empty value without copying it.
-        if let OwnWrite::Put(value) = write.own(self.set.now_ms)
+        if let OwnWrite::Put(value) = write.own(self.now_ms)
             && self.long_values.shown(value).len() < value.len()
         {
-            return Ok(Some((key.to_vec(), Some(Value::default()))));
+            return Ok(Some((key, Some(Value::default()))));
         }
-        Ok(Some((key.to_vec(), self.set.read_over(key, write, below)?)))
+        let value = write.over(below, self.now_ms, self.keyspace.operator());
+        let value = value.map_err(|bad| bad_base(&self.keyspace, &key, bad))?;
+        Ok(Some((key, value)))
     }
 
     fn hides(&self, key: &[u8]) -> bool {
-        self.set.hides(key)
+        self.deleted.contains(key)
     }
 }
 
 /// A double-ended iterator over the store with the writes of a [`WriteSet`] overlaid on it.
 pub struct WriteSetIter<'w> {
-    overlay: OverlayIter<Iter, WriteSetLayer<'w>>,
+    overlay: OverlayIter<Iter, WriteSetLayer>,
     set: &'w WriteSet,
 }
 
@@ -260,17 +276,6 @@ impl<B: BaseWalk, U: OverlayLayer> BaseWalk for OverlayIter<B, U> {
         if let Some(upper) = &mut self.upper {
             upper.leave_out_long_values();
         }
-    }
-}
-
-/// Returns whether any key can be within the bounds. Without this check, a map would panic if the
-/// lower bound exceeded the upper bound.
-fn has_keys(bounds: UserKeyBounds<'_>) -> bool {
-    match bounds {
-        (Bound::Included(start), Bound::Included(end)) => start <= end,
-        (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end))
-        | (Bound::Excluded(start), Bound::Included(end)) => start < end,
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
     }
 }
 

@@ -3,12 +3,13 @@
 use super::WriteSet;
 use super::write::KeyWrite;
 use crate::locking::ranges::{InlineKey, RangeUndo};
+use std::sync::Arc;
 
 /// What is needed to undo one change of a write set.
 #[derive(Clone, Debug)]
 pub(super) enum UndoRecord {
     /// The write that the key had before the change, if any.
-    Write(InlineKey, Option<KeyWrite>),
+    Write(InlineKey, Option<Arc<KeyWrite>>),
     /// The deleted ranges that a new deleted range replaced.
     Range(RangeUndo),
 }
@@ -70,7 +71,7 @@ impl WriteSet {
                 UndoRecord::Write(key, before) => self.replace(&key, before),
                 UndoRecord::Range(joined) => {
                     self.memory -= self.deleted.memory();
-                    self.deleted.undo(joined);
+                    Arc::make_mut(&mut self.deleted).undo(joined);
                     self.memory += self.deleted.memory();
                 }
             }
@@ -79,7 +80,7 @@ impl WriteSet {
 
     /// Restores the write that a key had before a change, or removes the key from the set if it had
     /// none.
-    fn replace(&mut self, key: &InlineKey, before: Option<KeyWrite>) {
+    fn replace(&mut self, key: &InlineKey, before: Option<Arc<KeyWrite>>) {
         let writes = self.writes.by_key_mut(&mut self.memory);
         self.memory += before.as_ref().map_or(0, |write| write.taken(key));
         let now = match before {

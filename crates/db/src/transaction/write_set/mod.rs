@@ -15,7 +15,9 @@
 
 mod iter;
 mod journal;
+mod map;
 mod spill;
+mod state;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 mod write;
@@ -23,12 +25,12 @@ mod writes;
 
 pub use iter::WriteSetIter;
 pub(crate) use iter::{BaseWalk, IterEnd, OverlayIter, OverlayLayer, WriteSetLayer};
+pub(crate) use state::KeyState;
 pub use write::OwnWrite;
 
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::keyspace::snapshot::Snapshot;
-use crate::locking::fault::{IsolationFault, is_planted};
 use crate::locking::ranges::{InlineKey, RangeSet};
 use crate::read::value::Value;
 use crate::write::batch::{WriteBatch, expiry_ms};
@@ -36,6 +38,7 @@ use alluvium_dictionary::merge::{BadOperand, MergeOperator};
 use journal::{UndoJournal, UndoRecord};
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use write::KeyWrite;
 use writes::WriteBuffer;
@@ -85,7 +88,7 @@ pub struct WriteSet {
     writes: WriteBuffer,
     /// Deleted ranges. They take effect before `writes`, so they do not delete keys in `writes`
     /// (A5).
-    deleted: RangeSet,
+    deleted: Arc<RangeSet>,
     /// Memory of `writes` and `deleted`, in bytes.
     memory: usize,
     /// Undo journal, which records changes for as long as there is a mark.
@@ -112,7 +115,7 @@ impl WriteSet {
         WriteSet {
             keyspace: keyspace.clone(),
             writes: WriteBuffer::new(keyspace.definition().prefix.len()),
-            deleted: RangeSet::default(),
+            deleted: Arc::default(),
             memory: 0,
             journal: UndoJournal::default(),
             now_ms: 0,
@@ -124,6 +127,19 @@ impl WriteSet {
     pub(crate) fn at_time(mut self, now_ms: u64) -> WriteSet {
         self.now_ms = now_ms;
         self
+    }
+
+    /// Returns a set with the same writes and without marks, which shares memory with this one.
+    /// Later changes of one do not affect the other.
+    pub(crate) fn view(&self) -> WriteSet {
+        WriteSet {
+            keyspace: self.keyspace.clone(),
+            writes: self.writes.view(),
+            deleted: Arc::clone(&self.deleted),
+            memory: self.memory,
+            journal: UndoJournal::default(),
+            now_ms: self.now_ms,
+        }
     }
 
     /// Returns the keyspace that the set writes to.
@@ -153,7 +169,7 @@ impl WriteSet {
     /// Removes all writes from the set, so that it can be reused.
     pub fn clear(&mut self) {
         self.writes = WriteBuffer::new(self.keyspace.definition().prefix.len());
-        self.deleted = RangeSet::default();
+        self.deleted = Arc::default();
         self.memory = 0;
         self.journal = UndoJournal::default();
     }
@@ -187,11 +203,7 @@ impl WriteSet {
             end.map_or(Bound::Unbounded, Bound::Excluded),
         );
         let writes = self.writes.by_key_mut(&mut self.memory);
-        let hidden: Vec<InlineKey> = writes
-            .range::<[u8], _>(within)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in hidden {
+        for key in writes.keys(within) {
             if let Some(write) = writes.remove(&key) {
                 self.memory -= write.taken(&key);
                 if self.journal.is_on() {
@@ -200,7 +212,7 @@ impl WriteSet {
             }
         }
         self.memory -= self.deleted.memory();
-        let joined = self.deleted.insert(start, end);
+        let joined = Arc::make_mut(&mut self.deleted).insert(start, end);
         self.memory += self.deleted.memory();
         if self.journal.is_on() {
             self.journal.note(UndoRecord::Range(joined));
@@ -264,7 +276,7 @@ impl WriteSet {
     fn insert(&mut self, key: &[u8], write: KeyWrite) {
         let writes = self.writes.by_key_mut(&mut self.memory);
         self.memory += write.taken(key);
-        let before = writes.insert(InlineKey::from_slice(key), write);
+        let before = writes.insert(InlineKey::from_slice(key), Arc::new(write));
         self.memory -= before.as_ref().map_or(0, |before| before.taken(key));
         if self.journal.is_on() {
             self.journal
@@ -279,14 +291,6 @@ impl WriteSet {
         match self.writes.by_key().get(key) {
             Some(write) => Some(write.own(self.now_ms)),
             None => self.hides(key).then_some(OwnWrite::Deleted),
-        }
-    }
-
-    /// Returns whether a key's value depends on its value in the store.
-    pub(crate) fn asks_store(&self, key: &[u8]) -> bool {
-        match self.writes.by_key().get(key) {
-            Some(write) => write.asks_store(),
-            None => !self.hides(key),
         }
     }
 
@@ -318,23 +322,8 @@ impl WriteSet {
 
     /// Returns a key's value after the set's writes. Calls `read` for the value in the store only
     /// if the result depends on it.
-    pub(crate) fn own_or(
-        &self,
-        key: &[u8],
-        read: impl FnOnce() -> Result<Option<Value>>,
-    ) -> Result<Option<Value>> {
-        match self.writes.by_key().get(key) {
-            Some(write) if is_planted(IsolationFault::MergesHideTheStore) => self.read_over(key, write, None),
-            Some(write) => self.read_over(key, write, write::base_of(write, read)?),
-            None if self.hides(key) && !is_planted(IsolationFault::DeletedRangesAreRead) => Ok(None),
-            None => read(),
-        }
-    }
-
-    /// Applies a write to `base`, the key's value in the store, and returns the result.
-    fn read_over(&self, key: &[u8], write: &KeyWrite, base: Option<Value>) -> Result<Option<Value>> {
-        let read = write.over(base, self.now_ms, self.keyspace.operator());
-        read.map_err(|bad| bad_base(&self.keyspace, key, bad))
+    fn own_or(&self, key: &[u8], read: impl FnOnce() -> Result<Option<Value>>) -> Result<Option<Value>> {
+        self.state(key).over((&self.keyspace, self.now_ms), key, read)
     }
 
     /// Returns an iterator over all keys and values, in key order, as seen through the set: the
@@ -397,7 +386,7 @@ impl WriteSet {
         if let Some(listed) = self.writes.listed() {
             return batch.append(&self.keyspace, listed);
         }
-        for (key, write) in self.writes.by_key() {
+        for (key, write) in self.writes.by_key().iter() {
             match write {
                 KeyWrite::Put { value, expires_ms } => self.add_put(batch, key, value, *expires_ms)?,
                 KeyWrite::Delete => {

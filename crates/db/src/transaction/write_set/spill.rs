@@ -21,7 +21,7 @@ impl WriteSet {
     /// operands were merged into a put of the set, only the put is added here. Returns whether
     /// anything was added.
     pub(crate) fn pour_writes(&self, ingest: &mut dyn BulkIngest) -> Result<bool> {
-        for (key, write) in self.writes.by_key() {
+        for (key, write) in self.writes.by_key().iter() {
             let message = match write {
                 KeyWrite::Put { value, expires_ms }
                 | KeyWrite::MergeUpon {
@@ -42,7 +42,7 @@ impl WriteSet {
     /// above the layer with the puts. Returns whether anything was added.
     pub(crate) fn pour_merges_upon_puts(&self, ingest: &mut dyn BulkIngest) -> Result<bool> {
         let mut are_there = false;
-        for (key, write) in self.writes.by_key() {
+        for (key, write) in self.writes.by_key().iter() {
             if let KeyWrite::MergeUpon { operand, .. } = write {
                 ingest.push(&self.tree_key(key), Message::merge(0, operand))?;
                 are_there = true;

@@ -1,9 +1,9 @@
 //! A write of a set, and its effect on the key's value in the store.
 
-use crate::error::Result;
 use crate::locking::ranges::InlineKey;
 use crate::read::value::Value;
 use alluvium_dictionary::merge::{BadOperand, MergeOperator};
+use std::sync::Arc;
 
 /// The combined effect of all writes of a set to one key.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ fn folded(
     base: Option<Vec<u8>>,
     operand: &[u8],
     operator: &dyn MergeOperator,
-) -> std::result::Result<Vec<u8>, BadOperand> {
+) -> Result<Vec<u8>, BadOperand> {
     let Some(mut value) = base else {
         return Ok(operand.to_vec());
     };
@@ -74,7 +74,8 @@ fn folded(
 impl KeyWrite {
     /// Approximate memory of a write in bytes in addition to its key and value, which is the size
     /// of its entry in the map.
-    pub(super) const PER_WRITE: usize = size_of::<InlineKey>() + size_of::<KeyWrite>();
+    pub(super) const PER_WRITE: usize =
+        size_of::<(InlineKey, Arc<KeyWrite>)>() + 2 * size_of::<usize>() + size_of::<KeyWrite>();
 
     /// Returns a put of the value, or a delete if `value` is `None`.
     pub(super) fn of(value: Option<&[u8]>, expires_ms: u64) -> KeyWrite {
@@ -153,7 +154,7 @@ impl KeyWrite {
         base: Option<Value>,
         now_ms: u64,
         operator: Option<&dyn MergeOperator>,
-    ) -> std::result::Result<Option<Value>, BadOperand> {
+    ) -> Result<Option<Value>, BadOperand> {
         let value = match (self, operator) {
             (KeyWrite::Merge { operand }, Some(operator)) => {
                 Some(folded(base.map(Value::into_vec), operand, operator)?)
@@ -172,17 +173,5 @@ impl KeyWrite {
             _ => self.own(now_ms).value().map(<[u8]>::to_vec),
         };
         Ok(value.map(|value| Value::new(value.into())))
-    }
-}
-
-/// Calls `read` for the key's value in the store if the write depends on it. Otherwise returns
-/// `None`.
-pub(super) fn base_of(
-    write: &KeyWrite,
-    read: impl FnOnce() -> Result<Option<Value>>,
-) -> Result<Option<Value>> {
-    match write.asks_store() {
-        true => read(),
-        false => Ok(None),
     }
 }

@@ -5,16 +5,13 @@
 //! a commit record, so the commit uses it without conversion. Measured: a transaction of 100 puts
 //! takes 1.14 times the instructions of a batch with the list, and took 1.69 times with a map.
 
+use super::map::WriteMap;
 use super::write::KeyWrite;
 use crate::engine::CommitRecord;
 use crate::locking::ranges::InlineKey;
 use crate::schema::format;
 use alluvium_base::MessageKind;
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
-
-/// The latest write of each key.
-pub(super) type WriteMap = BTreeMap<InlineKey, KeyWrite>;
+use std::sync::{Arc, OnceLock};
 
 /// The writes of a set.
 #[derive(Clone, Debug)]
@@ -40,7 +37,16 @@ impl WriteBuffer {
     pub(super) fn is_empty(&self) -> bool {
         self.by_key
             .get()
-            .map_or(self.listed.count == 0, BTreeMap::is_empty)
+            .map_or(self.listed.count == 0, WriteMap::is_empty)
+    }
+
+    /// Returns a buffer with the same writes, which shares memory with this one.
+    pub(super) fn view(&self) -> WriteBuffer {
+        WriteBuffer {
+            prefix: self.prefix,
+            listed: CommitRecord::default(),
+            by_key: OnceLock::from(self.by_key().clone()),
+        }
     }
 
     /// Returns the writes in write order, or `None` if the map has been built.
@@ -74,9 +80,10 @@ impl WriteBuffer {
     /// Returns the map of each key's latest write, building it if necessary.
     pub(super) fn by_key(&self) -> &WriteMap {
         self.by_key.get_or_init(|| {
-            let mut by_key = WriteMap::new();
+            let mut by_key = WriteMap::default();
             self.visit(|key, value, expires_ms| {
-                by_key.insert(InlineKey::from_slice(key), KeyWrite::of(value, expires_ms));
+                let write = Arc::new(KeyWrite::of(value, expires_ms));
+                by_key.insert(InlineKey::from_slice(key), write);
             });
             by_key
         })
@@ -98,7 +105,7 @@ impl WriteBuffer {
     /// Calls `visit` with each written key, possibly more than once.
     pub(super) fn visit_keys(&self, mut visit: impl FnMut(&[u8])) {
         match self.by_key.get() {
-            Some(by_key) => by_key.keys().for_each(|key| visit(key)),
+            Some(by_key) => by_key.iter().for_each(|(key, _)| visit(key)),
             None => self.visit(|key, _, _| visit(key)),
         }
     }

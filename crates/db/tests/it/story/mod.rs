@@ -293,7 +293,7 @@ impl System {
             0 => TransactionOptions::new().memory(0),
             _ => TransactionOptions::new(),
         };
-        let mut forgotten = self.db.begin_with(&options);
+        let forgotten = self.db.begin_with(&options);
         for op in ops {
             let (WriteOp::Put { key, .. }
             | WriteOp::Delete { key }

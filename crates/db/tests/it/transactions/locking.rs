@@ -8,11 +8,11 @@ fn a_locked_key_makes_writers_wait_whatever_they_are() {
     let db = store();
     let seas = db.keyspace("seas").unwrap();
     let [optimistic, locking, ..] = kinds();
-    let mut holder = db.begin_with(&locking);
+    let holder = db.begin_with(&locking);
     holder.put(&seas, "x", "1").unwrap();
     assert_eq!(holder.range(&seas, "m".."p").count(), 0);
     assert!(db.transactions()[0].locks >= 2);
-    let mut other = db.begin_with(&locking);
+    let other = db.begin_with(&locking);
     for refused in [
         other.get(&seas, "x").map(drop),
         other.put(&seas, "x", ""),
@@ -40,7 +40,7 @@ fn a_locked_key_makes_writers_wait_whatever_they_are() {
             seas.put("x", "2")
         });
         let committer = scope.spawn(|| {
-            let mut own = db.begin_with(&optimistic);
+            let own = db.begin_with(&optimistic);
             own.put(&seas, "mm", "3").unwrap();
             own.commit()
         });
@@ -58,7 +58,7 @@ fn a_deadlock_ends_the_youngest_and_names_the_circle() {
     let db = store();
     let seas = db.keyspace("seas").unwrap();
     let locking = TransactionOptions::new().concurrency(Concurrency::Locking);
-    let (mut old, mut young) = (db.begin_with(&locking), db.begin_with(&locking));
+    let (old, young) = (db.begin_with(&locking), db.begin_with(&locking));
     let numbers = (old.number(), young.number());
     old.put(&seas, "x", "old").unwrap();
     young.put(&seas, "y", "young").unwrap();

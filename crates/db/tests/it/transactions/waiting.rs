@@ -100,13 +100,13 @@ fn no_lock_is_held_while_a_commit_waits_for_the_device() {
     let seas = db.keyspace("seas").unwrap();
     for options in kinds() {
         seas.put("x", "0").unwrap();
-        let mut first = db.begin_with(&options);
+        let first = db.begin_with(&options);
         first.put(&seas, "x", "1").unwrap();
         gate.set(true);
         std::thread::scope(|scope| {
             let committer = scope.spawn(|| first.commit_with(Durability::Disk));
             gate.wait_for_a_sync();
-            let mut second = db.begin_with(&options);
+            let second = db.begin_with(&options);
             let seen = second.get(&seas, "x");
             let put = second.put(&seas, "x", "2");
             let has_waited = !committer.is_finished();
