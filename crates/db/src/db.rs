@@ -173,9 +173,10 @@ impl Db {
     ///
     /// # Errors
     /// The errors of [`Db::keyspace`]; [`Error::OptionsDiffer`] if the keyspace exists with other
-    /// options; [`Error::SharedOptionsDiffer`] if a new keyspace conflicts with options shared by
-    /// existing keyspaces; [`Error::NotRegistered`]; [`Error::BadOption`] if the value threshold
-    /// exceeds four pages or the structure's options are invalid.
+    /// options; [`Error::SharedOptionsDiffer`] if a new paged or volatile keyspace conflicts with
+    /// options shared by existing ones; [`Error::NotRegistered`]; [`Error::BadOption`] if the value
+    /// threshold exceeds four pages, if the structure's options are invalid, or if the store has too
+    /// many keyspaces with different options of the structure.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         let definition = self.find_or_create(name, options.structure.kind(), options)?;
         definition.options.require(name, options)?;
@@ -259,11 +260,13 @@ impl Db {
         );
         // Register the keyspace before its first write, because compactions look up its merge
         // operator, and the dictionaries its structure.
-        self.engine().dictionaries.place(&definition)?;
+        let dictionaries = &self.engine().dictionaries;
+        dictionaries.place(&definition)?;
         // The structure may have allocated memory, so shrink the caches by that much.
         self.engine().fit_memory()?;
         self.catalog().prepare(&definition);
-        self.shared.commit(&commit, CommitKeyspaces::Catalog, None)?;
+        let created = self.shared.commit(&commit, CommitKeyspaces::Catalog, None);
+        created.inspect_err(|_| dictionaries.note_dropped(id, self.engine().visible()))?;
         self.catalog().add(name, Arc::clone(&definition));
         Ok(definition)
     }
@@ -324,6 +327,9 @@ impl Db {
             .commit(&commit, CommitKeyspaces::Catalog, None)
             .inspect_err(|_| definition.revive())?;
         self.catalog().remove(name);
+        // The visible commits include the drop, after which nothing writes to the keyspace.
+        let (engine, last) = (self.engine(), self.engine().visible());
+        engine.dictionaries.note_dropped(definition.id, last);
         Ok(())
     }
 
@@ -690,12 +696,13 @@ impl Db {
 
     /// Returns a plain-text drawing of the tree, with one line per trunk node and one per child of
     /// the node, which shows the child's runs. Each key starts with the number of its keyspace. If
-    /// the store has paged keyspaces, one line per level of their tree follows: see
-    /// [`Db::outline_pages`]. If the store has several tiers, their contents follow: see
-    /// [`Db::outline_tiers`].
+    /// the store has levels, their runs follow: see [`Db::outline_levels`]. If the store has paged
+    /// keyspaces, one line per level of their tree follows: see [`Db::outline_pages`]. If the store
+    /// has several tiers, their contents follow: see [`Db::outline_tiers`].
     #[must_use]
     pub fn draw(&self) -> String {
         let mut drawing = self.engine().dictionaries.tree.draw();
+        drawing.extend(self.outline_levels().iter().map(ToString::to_string));
         match self.outline_pages() {
             Ok(None) => {}
             Ok(Some(pages)) => drawing.push_str(&pages.to_string()),

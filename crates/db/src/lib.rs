@@ -82,8 +82,8 @@ pub use admin::repair::{RepairReport, repair};
 pub use admin::restore::restore;
 pub use admin::simulation;
 pub use admin::stats::{
-    DiskSpace, OperationCounts, Stats, StatsMetric, StatsMetricKind, StatsMetricUnit, TierOutline, TierRun,
-    TierStats, WriteDelays,
+    DictionaryOutline, DictionaryStats, DiskSpace, OperationCounts, Stats, StatsMetric, StatsMetricKind,
+    StatsMetricUnit, TierOutline, TierRun, TierStats, WriteDelays,
 };
 pub use advise::advice::{CacheAdvice, Trial, TrialOutcome};
 pub use advise::choices::SettingChoice;
@@ -100,7 +100,7 @@ pub use alluvium_hashes::hashed::HashedStats;
 pub use alluvium_storage::extents::TierUsage as SpaceUsage;
 pub use alluvium_storage::log::LogUsage;
 pub use alluvium_storage::{CacheStats, CopyStats};
-pub use alluvium_trees::levels::LevelsStats;
+pub use alluvium_trees::levels::{LevelsOutline, LevelsStats, OutlineLevel, OutlineLevelRun};
 pub use alluvium_trees::paged::read::LevelFigures as PagedLevel;
 pub use alluvium_trees::paged::{PagedOutline, PagedStats};
 pub use alluvium_trees::run::{ExtentUse, RunSummary};

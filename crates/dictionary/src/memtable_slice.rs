@@ -70,6 +70,33 @@ impl MemtableSlice {
         self.keys.iter().any(|range| range.contains(key))
     }
 
+    /// Returns whether the slice has no messages.
+    ///
+    /// ```
+    /// use alluvium_dictionary::memtable::Memtable;
+    /// use alluvium_dictionary::range::KeyRange;
+    /// use alluvium_dictionary::memtable_slice::MemtableSlice;
+    /// use std::sync::Arc;
+    ///
+    /// let memtable = Arc::new(Memtable::new(1 << 20));
+    /// memtable.delete_range(b"a", b"d", 1).unwrap();
+    /// let is_empty = |low: &[u8], high: &[u8]| {
+    ///     let keys = [KeyRange::new(low, Some(high))];
+    ///     MemtableSlice::new(Arc::clone(&memtable), 1, keys.into()).is_empty()
+    /// };
+    /// assert!(!is_empty(b"c", b"e"));
+    /// assert!(is_empty(b"d", b"e"));
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let deletes = self.memtable.deletes();
+        let has_deletes = deletes.is_some_and(|deletes| {
+            let mut ranges = self.keys.iter();
+            ranges.any(|range| deletes.touch_above(range, 0))
+        });
+        !has_deletes && self.first().key().is_none()
+    }
+
     /// Returns the memtable's range deletes, clipped to the key ranges of the slice, because a
     /// range delete may extend into the slices of several dictionaries.
     ///

@@ -54,6 +54,7 @@ impl Engine {
         } = begun;
         checkpoint.finish(&payload, at)?;
         self.dictionaries.remove_left_pages();
+        self.dictionaries.empty_unused()?;
         self.work.covered.fetch_max(at, Ordering::AcqRel);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.throttle.wake_writers();

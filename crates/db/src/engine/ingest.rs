@@ -27,7 +27,7 @@ use super::guard::CommitGuard;
 use super::queue::SequenceAssignment;
 use super::{Engine, SliceOutcome};
 use crate::error::{Error, Result};
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use crate::schema::catalog::CommitKeyspaces;
 use crate::schema::format::{self, TreeKey};
 use alluvium_base::{Message, SequenceNumber};
@@ -359,12 +359,12 @@ impl RunningIngest {
 }
 
 impl Engine {
-    /// Begins an ingest into the dictionary of this structure.
-    pub(crate) fn begin_ingest(&self, structure: StructureKind) -> Result<Arc<RunningIngest>> {
+    /// Begins an ingest into a dictionary.
+    pub(crate) fn begin_ingest(&self, place: DictionaryPlace) -> Result<Arc<RunningIngest>> {
         self.health()?;
         let under_way = Arc::new(RunningIngest {
             runs: RwLock::new(Some(
-                self.dictionaries.ingest(structure, AllocationClass::Normal)?,
+                self.dictionaries.ingest(place, AllocationClass::Normal)?,
             )),
             memory: AtomicU64::new(0),
             merging: AtomicU64::new(0),

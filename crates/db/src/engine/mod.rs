@@ -36,6 +36,7 @@ mod commit;
 mod commit_record;
 mod committed_keys;
 mod compaction_backoff;
+mod compaction_turns;
 mod conditional_locks;
 mod copy;
 mod counters;
@@ -95,7 +96,7 @@ use crate::advise::workload::WorkloadMonitor;
 use crate::error::{Error, Result};
 use crate::locking::fault::{IsolationFault, is_planted};
 use crate::options::Durability;
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use crate::options::store::ResolvedOptions;
 use crate::schema::catalog::KeyspaceCatalog;
 use alluvium_base::SequenceNumber;
@@ -231,23 +232,23 @@ impl Engine {
         conditional_locks::wait_for_grace_period(&self.writers, || {});
     }
 
-    /// Creates a scan of the live keys of a structure in `range`, as of the pinned sequence number
+    /// Creates a scan of the live keys of a dictionary in `range`, as of the pinned sequence number
     /// `at`.
     pub(crate) fn scan(
         &self,
-        structure: StructureKind,
+        place: DictionaryPlace,
         range: KeyRange,
         direction: MergeDirection,
         at: SequenceNumber,
     ) -> StructureScan {
-        self.scan_by_clock(structure, range, direction, at, self.now_ms())
+        self.scan_by_clock(place, range, direction, at, self.now_ms())
     }
 
     /// Like [`Engine::scan`], but uses `now_ms` (milliseconds since 1970) instead of the current
     /// time to decide which entries have expired.
     pub(crate) fn scan_by_clock(
         &self,
-        structure: StructureKind,
+        place: DictionaryPlace,
         range: KeyRange,
         direction: MergeDirection,
         at: SequenceNumber,
@@ -258,7 +259,7 @@ impl Engine {
             true => queue,
             false => Arc::new(UnfilteredMemtables(queue)),
         };
-        let dictionary = self.dictionaries.structure(structure);
+        let dictionary = self.dictionaries.structure(place);
         dictionary.scan(memtables, range, direction, at, now_ms)
     }
 

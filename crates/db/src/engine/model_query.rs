@@ -8,7 +8,7 @@ use crate::advise::forecast::{Forecast, WriteMark, compared};
 use crate::advise::workload::KeyspaceRequests;
 use crate::error::Result;
 use crate::options::Durability;
-use crate::options::kind::StructureKind as Kind;
+use crate::options::kind::{DictionaryPlace, StructureKind};
 use crate::schema::catalog::KeyspaceDefinition;
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::DistinctKeys;
@@ -91,11 +91,12 @@ impl Engine {
     /// Returns a keyspace's approximate number of keys, and what its data files contain.
     fn count(&self, definition: &Arc<KeyspaceDefinition>) -> Result<(f64, RangeHoldings)> {
         let range = KeyRange::new(&definition.prefix, Some(&definition.end));
-        let all = self.approximate_len(definition.structure, &range)? as f64;
-        let distinct = self.distinct_keys(definition.structure);
+        let place = definition.dictionary();
+        let all = self.approximate_len(place, &range)? as f64;
+        let distinct = self.distinct_keys(place);
         let is_new = (distinct.keys / (self.visible().max(1) as f64)).min(1.0);
-        if definition.structure != Kind::Tiered {
-            let dictionary = self.dictionaries.of(definition.structure);
+        if definition.structure != StructureKind::Tiered {
+            let dictionary = self.dictionaries.of(place);
             let here = dictionary.approximate_len(&range)? as f64;
             let everything = dictionary.approximate_len(&KeyRange::everything())? as f64;
             let on_disk = distinct.keys * here / everything.max(1.0);
@@ -119,12 +120,12 @@ impl Engine {
         Ok((keys, held))
     }
 
-    /// Returns the number of distinct keys in a structure's data files, or the number of records if
+    /// Returns the number of distinct keys in a dictionary's data files, or the number of records if
     /// a damaged page prevents counting the keys. Reads of the damaged page report the damage.
-    fn distinct_keys(&self, structure: Kind) -> DistinctKeys {
-        let dictionary = self.dictionaries.of(structure);
+    fn distinct_keys(&self, place: DictionaryPlace) -> DistinctKeys {
+        let dictionary = self.dictionaries.of(place);
         let count = || dictionary.distinct_keys().ok();
-        let counted = self.forecasts.distinct_keys(structure, self.visible(), count);
+        let counted = self.forecasts.distinct_keys(place, self.visible(), count);
         counted.unwrap_or_else(|| {
             let all = dictionary.approximate_len(&KeyRange::everything());
             let records = all.unwrap_or(0) as f64;
@@ -137,14 +138,12 @@ impl Engine {
 
     /// Returns the current values of the write counters.
     fn mark(&self) -> WriteMark {
-        let structures = self.dictionaries.all().map(|(structure, _)| structure);
+        let places = self.dictionaries.all().map(|(place, _)| place);
         WriteMark {
             user_bytes: self.counters.of(EngineCounter::WrittenBytes),
             device_bytes: self.device_stats().total().written_bytes,
             writes: self.visible(),
-            keys: structures
-                .map(|structure| self.distinct_keys(structure).keys)
-                .sum(),
+            keys: places.map(|place| self.distinct_keys(place).keys).sum(),
         }
     }
 
@@ -219,7 +218,7 @@ impl Engine {
                 endurance_bytes: None,
             },
             held: KeyspaceContents {
-                keys: different(&held, self.distinct_keys(Kind::Tiered)),
+                keys: different(&held, self.distinct_keys(DictionaryPlace::TREE)),
                 record_bytes: workload.key_bytes + workload.value_bytes,
                 bytes,
                 guide_bytes: held.guide_bytes as f64,

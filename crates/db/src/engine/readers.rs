@@ -61,6 +61,16 @@ impl<'d> StructureRef<'d> {
         each!(StructureRef, self, own => own)
     }
 
+    /// Returns whether the dictionary is known to have no data, neither records nor deletes. Only
+    /// levels and hashed structures tell.
+    pub(crate) fn is_empty(self) -> bool {
+        match self {
+            StructureRef::Levels(own) => own.is_empty(),
+            StructureRef::Hashed(own) => own.is_empty(),
+            StructureRef::Tiered(_) | StructureRef::Paged(_) | StructureRef::Map(_) => false,
+        }
+    }
+
     /// Creates a reader of the dictionary's current version. A read that also searches memtables
     /// must load the list of memtables first.
     #[inline]

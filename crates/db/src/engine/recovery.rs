@@ -26,7 +26,7 @@ use crate::advise::workload::WorkloadMonitor;
 use crate::engine::lost_commits::LostCommits;
 use crate::error::Result;
 use crate::options::devices;
-use crate::options::kind::StructureKind;
+use crate::options::kind::{DictionaryPlace, StructureKind};
 use crate::options::store::{ExistencePolicy, ResolvedOptions};
 use crate::options::{Durability, Options};
 use crate::schema::catalog::{CommitKeyspaces, KeyspaceCatalog};
@@ -195,11 +195,12 @@ impl Engine {
         for removed in removals {
             engine.keep_removed_snapshots(removed)?;
         }
+        let catalog = Arc::clone(&engine.catalog);
+        let is_there = |id| catalog.by_id(id).is_some();
         if is_at_rest {
-            let catalog = Arc::clone(&engine.catalog);
-            let is_there = |id| catalog.by_id(id).is_some();
             engine.dictionaries.forget_others(is_there)?;
         }
+        engine.dictionaries.note_missing(is_there, last);
         Ok(engine)
     }
 
@@ -261,9 +262,16 @@ impl Engine {
         let cut = self.dictionaries.cut();
         let durable = self.catalog_at(cut)?;
         for (key, value) in &durable {
-            if let CatalogRecord::Keyspace { name, id, kind, .. } = decoded(key, value)? {
+            if let CatalogRecord::Keyspace {
+                name,
+                id,
+                kind,
+                options,
+            } = decoded(key, value)?
+            {
                 let structure = StructureKind::of_keyspace(kind, &name)?;
-                self.dictionaries.require_placed(id, structure)?;
+                let dictionaries = &self.dictionaries;
+                dictionaries.require_placed(id, structure, &options.structure)?;
             }
         }
         let copy = &self.dictionaries.second_catalog;
@@ -332,7 +340,7 @@ impl Engine {
     fn catalog_in_tree(&self, at: SequenceNumber) -> Result<catalog::CatalogRecords> {
         let mut found = catalog::CatalogRecords::new();
         let mut records = self.scan(
-            StructureKind::Tiered,
+            DictionaryPlace::TREE,
             catalog::range(),
             MergeDirection::Forward,
             at,
@@ -527,11 +535,8 @@ fn survey(opening: &mut StoreOpening) -> Result<(DamageSurvey, Option<String>)> 
     surveyed.tree = surveyed.tree.filter(TreeSalvage::is_needed);
     let damage = opening.map_damage().map(ToString::to_string);
     if surveyed.tree.is_some()
-        || !surveyed.map.is_empty()
-        || !surveyed.levels.is_empty()
-        || !surveyed.hashed.is_empty()
-        || !surveyed.hashed_runs.is_empty()
-        || surveyed.hashed_filters > 0
+        || !surveyed.discarded.is_empty()
+        || !surveyed.salvaged.is_empty()
         || damage.is_some()
     {
         opening.rebuild_map(&surveyed.reached)?;

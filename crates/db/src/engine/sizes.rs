@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::error::Result;
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use alluvium_base::MessageKind;
 use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_dictionary::range::KeyRange;
@@ -10,12 +10,12 @@ use alluvium_dictionary::range::KeyRange;
 impl Engine {
     /// Returns the approximate number of live keys in a key range. The dictionary estimates its
     /// number of keys from index nodes. Keys in memtables are counted individually.
-    pub(crate) fn approximate_len(&self, structure: StructureKind, range: &KeyRange) -> Result<u64> {
+    pub(crate) fn approximate_len(&self, place: DictionaryPlace, range: &KeyRange) -> Result<u64> {
         self.is_open()?;
         // Load the list of memtables before the dictionary's version. A memtable that is flushed in
         // between is then counted twice rather than not at all.
         let slots = self.queue.slots();
-        let dictionary = self.dictionaries.of(structure);
+        let dictionary = self.dictionaries.of(place);
         let cut = dictionary.cut();
         let mut len = dictionary.approximate_len(range)?;
         for slot in slots.iter().filter(|slot| slot.base() >= cut) {
@@ -33,8 +33,8 @@ impl Engine {
     }
 
     /// Returns the approximate number of bytes that a key range occupies in the data files.
-    pub(crate) fn size_on_disk(&self, structure: StructureKind, range: &KeyRange) -> Result<u64> {
+    pub(crate) fn size_on_disk(&self, place: DictionaryPlace, range: &KeyRange) -> Result<u64> {
         self.is_open()?;
-        Ok(self.dictionaries.of(structure).size_on_disk(range)?)
+        Ok(self.dictionaries.of(place).size_on_disk(range)?)
     }
 }

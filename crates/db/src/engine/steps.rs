@@ -3,6 +3,7 @@
 
 use super::Engine;
 use super::compaction_backoff::CompactionBackoff;
+use super::compaction_turns::CompactionTurns;
 use super::policy::{self, BackgroundTask, SchedulingInput, WorkerDuty};
 use super::queue::MemtableSlot;
 use super::record_cache::CacheInvalidation;
@@ -11,7 +12,7 @@ use crate::engine::check::CheckReport;
 use crate::engine::lost_commits::LostCommits;
 use crate::engine::progress::{self, ProgressStage};
 use crate::error::Result;
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use crate::schema::manifest::{self, Manifest};
 use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::check_report::{CheckFindings, CheckLevel, CheckProgress};
@@ -75,12 +76,14 @@ pub(crate) struct BackgroundWork {
     /// Whether a checkpoint was requested, which is then made even if the log is short.
     pub(super) checkpoint_is_wanted: AtomicBool,
     /// Compactions that have begun but that no worker is running at the moment.
-    parked: Mutex<Vec<(StructureKind, Box<dyn MaintenanceStep>)>>,
+    parked: Mutex<Vec<(DictionaryPlace, Box<dyn MaintenanceStep>)>>,
     /// The root filter being built, which saves lookups from searching the root's maplets. The
     /// building thread holds this lock.
     digesting: Mutex<Option<RootFilterBuilder>>,
-    /// Structures that are skipped for a while because their compactions hit damage.
+    /// Dictionaries that are skipped for a while because their compactions hit damage.
     aside: CompactionBackoff,
+    /// Whose turn it is to be compacted.
+    turns: Mutex<CompactionTurns>,
     /// Number of bytes that maintenance may still write.
     maintenance: Mutex<MaintenanceLimits>,
     /// Held by every slice in shared mode, and held exclusively to keep the tree unchanged.
@@ -94,11 +97,11 @@ struct ActiveFlush {
     /// Invalidates the memtable's keys in the record cache. This must be complete before any
     /// dictionary publishes its part of the memtable (Y1).
     forgetting: CacheInvalidation,
-    /// The parts of the memtable being flushed, one for each dictionary. Empty until the flush
+    /// The parts of the memtable being flushed, one for each dictionary. `None` until the flush
     /// starts or restarts.
-    shares: Vec<DictionaryFlush>,
-    /// The structure whose flush failed.
-    failed: Option<StructureKind>,
+    shares: Option<Vec<DictionaryFlush>>,
+    /// The dictionary whose flush failed.
+    failed: Option<DictionaryPlace>,
 }
 
 impl BackgroundWork {
@@ -282,7 +285,7 @@ impl Engine {
     fn examine(
         &self,
         depth: CheckLevel,
-        parked: &[(StructureKind, Box<dyn MaintenanceStep>)],
+        parked: &[(DictionaryPlace, Box<dyn MaintenanceStep>)],
         tell: &mut dyn FnMut(CheckProgress) -> alluvium_storage::Result<()>,
     ) -> Result<CheckFindings> {
         let payload = self.store.superblock().payload;
@@ -302,12 +305,12 @@ impl Engine {
         let aside = self.dictionaries.aside_finding();
         let cannot_be_read = aside.as_ref().is_some_and(|(_, is_new)| *is_new);
         found.extend(aside.map(|(finding, _)| finding));
-        for (structure, dictionary) in self.dictionaries.all() {
-            if cannot_be_read && structure == StructureKind::Paged {
+        for (place, dictionary) in self.dictionaries.all() {
+            if cannot_be_read && place == DictionaryPlace::PAGES {
                 continue;
             }
-            let root = durable.entry(structure.dictionary());
-            let own = parked.iter().filter(|(of, _)| *of == structure);
+            let root = durable.entry(place.id());
+            let own = parked.iter().filter(|(of, _)| *of == place);
             let steps: Vec<&dyn MaintenanceStep> = own.map(|(_, step)| &**step).collect();
             let root = root.map(|entry| &entry.root[..]);
             let examined = dictionary.check(depth, &steps, root, tell)?;
@@ -421,7 +424,7 @@ impl Engine {
             *under_way = Some(ActiveFlush {
                 slot,
                 forgetting,
-                shares: Vec::new(),
+                shares: None,
                 failed: None,
             });
         }
@@ -450,7 +453,7 @@ impl Engine {
                 *under_way = None;
                 drop(under_way);
                 let is_damage = matches!(error, alluvium_storage::Error::Corrupt { .. });
-                if is_damage && failed == Some(StructureKind::Paged) {
+                if is_damage && failed == Some(DictionaryPlace::PAGES) {
                     drop(slice);
                     return match self.quarantine_damaged_pages(&error, turn)? {
                         true => Ok(SliceOutcome::Something),
@@ -472,27 +475,25 @@ impl Engine {
 
     /// Flushes one slice of a memtable. Once all parts are written, the dictionaries publish them.
     fn write_out(&self, step: &mut ActiveFlush, records: usize) -> alluvium_storage::Result<StepProgress> {
-        if step.shares.is_empty() {
-            let (memtable, cut) = (&step.slot.memtable, step.slot.cut().expect("it is sealed"));
-            step.shares = self.dictionaries.take(memtable, cut, self.throttle.class())?;
-        }
+        let (memtable, cut) = (&step.slot.memtable, step.slot.cut().expect("it is sealed"));
+        let shares = step
+            .shares
+            .get_or_insert_with(|| self.dictionaries.take(memtable, cut));
         if step.forgetting.poll(&self.records, records) == StepProgress::More {
             return Ok(StepProgress::More);
         }
-        for taking in &mut step.shares {
-            let polled = taking.share.poll(records);
-            if polled.inspect_err(|_| step.failed = Some(taking.structure))? == StepProgress::More {
-                step.slot.note_written_out(taking.share.taken());
+        for part in 0..shares.len() {
+            let taking = &mut shares[part];
+            let flushed = self.dictionaries.flush(taking, records, self.throttle.class());
+            if flushed.inspect_err(|_| step.failed = Some(taking.place))? == StepProgress::More {
+                let taken = shares.iter().map(DictionaryFlush::taken);
+                step.slot.note_written_out(taken.sum());
                 return Ok(StepProgress::More);
             }
         }
-        let cut = step.slot.cut().expect("it is sealed");
-        let memtable = &step.slot.memtable;
         self.note_flushed_keys(memtable, cut);
         let mut failed = None;
-        let published = self
-            .dictionaries
-            .publish(memtable, &mut step.shares, cut, &mut failed);
+        let published = self.dictionaries.publish(memtable, shares, cut, &mut failed);
         published.inspect_err(|_| step.failed = failed)?;
         Ok(StepProgress::Done)
     }
@@ -572,16 +573,16 @@ impl Engine {
                 step
             }
         };
-        let Some((structure, mut step)) = step else {
+        let Some((place, mut step)) = step else {
             return Ok(SliceOutcome::Nothing);
         };
         let _span = tracing::trace_span!("compact", records).entered();
         match step.poll(records) {
-            Ok(StepProgress::More) => self.work.parked.lock().push((structure, step)),
+            Ok(StepProgress::More) => self.work.parked.lock().push((place, step)),
             Ok(StepProgress::Done) => self.throttle.stepped(),
             Err(error) if self.can_retry_on_other_tier(&error) => {}
             Err(error) => {
-                self.note_damage(structure, &error);
+                self.note_damage(place, &error);
                 self.throttle.note_compaction(&error);
                 return Err(error.into());
             }
@@ -593,23 +594,27 @@ impl Engine {
     fn next_step(
         &self,
         scope: CompactionScope,
-    ) -> alluvium_storage::Result<Option<(StructureKind, Box<dyn MaintenanceStep>)>> {
-        for (structure, dictionary) in self.dictionaries.live() {
-            if scope == CompactionScope::Sound && self.work.aside.skips(structure) {
+    ) -> alluvium_storage::Result<Option<(DictionaryPlace, Box<dyn MaintenanceStep>)>> {
+        let all = self.dictionaries.live();
+        let crowding = all.map(|(place, dictionary)| (place, dictionary.read_amplification_percent()));
+        let order = self.work.turns.lock().order(crowding);
+        for place in order {
+            if scope == CompactionScope::Sound && self.work.aside.skips(place) {
                 continue;
             }
-            let step = dictionary.next_step();
-            if let Some(step) = step.inspect_err(|error| self.note_damage(structure, error))? {
-                return Ok(Some((structure, step)));
+            let step = self.dictionaries.of(place).next_step();
+            if let Some(step) = step.inspect_err(|error| self.note_damage(place, error))? {
+                self.work.turns.lock().note(place);
+                return Ok(Some((place, step)));
             }
         }
         Ok(None)
     }
 
-    /// If the error reports damage, makes compactions skip the structure for a while.
-    fn note_damage(&self, structure: StructureKind, error: &alluvium_storage::Error) {
+    /// If the error reports damage, makes compactions skip the dictionary for a while.
+    fn note_damage(&self, place: DictionaryPlace, error: &alluvium_storage::Error) {
         if matches!(error, alluvium_storage::Error::Corrupt { .. }) {
-            self.work.aside.note(structure, error);
+            self.work.aside.note(place, error);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _, 
 use crate::db::Db;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use crate::options::{Durability, KeyspaceOptions, Options};
 use crate::schema::catalog::CommitKeyspaces;
 use crate::schema::format;
@@ -119,7 +119,7 @@ fn whoever_drops_a_keyspace_waits_for_a_write_that_has_seen_it_alive() {
     let keyspace = db.keyspace("k").unwrap();
     assert!(!beside_a_condition(&keyspace, || db.drop_keyspace("k").unwrap()));
     let mut left = engine(&keyspace).scan(
-        StructureKind::Tiered,
+        DictionaryPlace::TREE,
         keyspace.whole(),
         MergeDirection::Forward,
         db.sequence(),

@@ -29,7 +29,7 @@ use super::queue::MemtableSlot;
 use crate::error::{Error, Result};
 use crate::locking::access_set::AccessSet;
 use crate::locking::fault::{IsolationFault, is_planted};
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use crate::schema::catalog::KeyspaceDefinition;
 use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_base::{MessageKind, SequenceNumber};
@@ -149,9 +149,9 @@ impl Engine {
         &self,
         place: SequenceNumber,
         key: &[u8],
-        structure: StructureKind,
+        dictionary: DictionaryPlace,
     ) -> Result<bool> {
-        self.above(place, MAX_SEQUENCE).has_key(key, structure)
+        self.above(place, MAX_SEQUENCE).has_key(key, dictionary)
     }
 
     /// Returns whether any commit above the pinned sequence number `place` has put or deleted a
@@ -171,10 +171,10 @@ impl Engine {
         &self,
         place: SequenceNumber,
         range: &KeyRange,
-        structure: StructureKind,
+        dictionary: DictionaryPlace,
     ) -> Result<bool> {
         let above = self.above(place, MAX_SEQUENCE);
-        above.has_range(range, structure, RangeValidation::ByWrites)
+        above.has_range(range, dictionary, RangeValidation::ByWrites)
     }
 
     /// Returns whether no commit has a sequence number above `place`.
@@ -287,7 +287,7 @@ impl LaterCommits<'_> {
         ranges: RangeValidation,
     ) -> Result<Option<WriteConflict>> {
         for space in footprint.spaces() {
-            let structure = space.definition.structure;
+            let dictionary = space.definition.dictionary();
             let met = |key: &[u8]| {
                 Ok(Some(WriteConflict {
                     definition: Arc::clone(&space.definition),
@@ -298,7 +298,7 @@ impl LaterCommits<'_> {
                 .points()
                 .filter(|_| !is_planted(IsolationFault::PointsAreNotValidated));
             for point in points {
-                if self.has_key(point, structure)? {
+                if self.has_key(point, dictionary)? {
                     return met(point);
                 }
             }
@@ -314,7 +314,7 @@ impl LaterCommits<'_> {
                 .ranges()
                 .filter(|_| !is_planted(IsolationFault::RangesAreNotValidated));
             for range in all {
-                if self.has_range(&range, structure, ranges)? {
+                if self.has_range(&range, dictionary, ranges)? {
                     return met(&range.low);
                 }
             }
@@ -331,7 +331,7 @@ impl LaterCommits<'_> {
         newer.map(|slot| &*slot.memtable)
     }
 
-    fn has_key(&self, key: &[u8], structure: StructureKind) -> Result<bool> {
+    fn has_key(&self, key: &[u8], dictionary: DictionaryPlace) -> Result<bool> {
         let named = LookupKey::new(key);
         let in_memory = self.memtables().any(|memtable| {
             let newest = memtable.get(named, MAX_SEQUENCE).next();
@@ -343,7 +343,7 @@ impl LaterCommits<'_> {
         if in_memory || self.are_in_memory {
             return Ok(in_memory);
         }
-        let reader = self.engine.dictionaries.reader(structure);
+        let reader = self.engine.dictionaries.reader(dictionary);
         // Pass no merge operator, so that the search stops at the newest message.
         let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
         reader.gather(named, &mut gather)?;
@@ -366,7 +366,7 @@ impl LaterCommits<'_> {
         if in_memory || self.are_in_memory {
             return Ok(in_memory);
         }
-        let reader = self.engine.dictionaries.reader(definition.structure);
+        let reader = self.engine.dictionaries.reader(definition.dictionary());
         let mut at = MAX_SEQUENCE;
         for _ in 0..MOST_OPERANDS {
             let mut any = LookupState::new(at, 0, None);
@@ -385,7 +385,7 @@ impl LaterCommits<'_> {
         Ok(true)
     }
 
-    fn has_range(&self, range: &KeyRange, structure: StructureKind, asked: RangeValidation) -> Result<bool> {
+    fn has_range(&self, range: &KeyRange, dictionary: DictionaryPlace, asked: RangeValidation) -> Result<bool> {
         if self.memtables().any(|memtable| self.is_written(memtable, range)) {
             return Ok(true);
         }
@@ -394,7 +394,7 @@ impl LaterCommits<'_> {
         }
         match asked {
             RangeValidation::ByWrites => Ok(true),
-            RangeValidation::ByValue { now_ms } => self.range_differs(range, structure, now_ms),
+            RangeValidation::ByValue { now_ms } => self.range_differs(range, dictionary, now_ms),
         }
     }
 
@@ -415,10 +415,10 @@ impl LaterCommits<'_> {
     }
 
     /// Returns whether a reader of the range sees different keys or values now than at `place`.
-    fn range_differs(&self, range: &KeyRange, structure: StructureKind, now_ms: u64) -> Result<bool> {
+    fn range_differs(&self, range: &KeyRange, dictionary: DictionaryPlace, now_ms: u64) -> Result<bool> {
         let scan = |at| {
             self.engine
-                .scan_by_clock(structure, range.clone(), MergeDirection::Forward, at, now_ms)
+                .scan_by_clock(dictionary, range.clone(), MergeDirection::Forward, at, now_ms)
         };
         let (mut then, mut now) = (scan(self.place), scan(self.newest));
         loop {

@@ -85,7 +85,7 @@ impl Keyspace {
         self.definition().alive()?;
         self.shared().healthy()?;
         Ok(Ingest {
-            under_way: self.shared().engine.begin_ingest(self.definition().structure)?,
+            under_way: self.shared().engine.begin_ingest(self.definition().dictionary())?,
             keyspace: self.clone(),
             first: None,
             last: TreeKey::new(),

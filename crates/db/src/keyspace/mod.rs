@@ -659,7 +659,7 @@ impl Keyspace {
         self.open
             .shared
             .engine
-            .approximate_len(self.open.definition.structure, &self.whole())
+            .approximate_len(self.open.definition.dictionary(), &self.whole())
     }
 
     /// Estimates the number of keys within bounds that have a value, with the inaccuracies of
@@ -684,7 +684,7 @@ impl Keyspace {
         self.open
             .shared
             .engine
-            .approximate_len(self.open.definition.structure, &range)
+            .approximate_len(self.open.definition.dictionary(), &range)
     }
 
     /// Returns the approximate size in bytes of the keyspace in the data files: all versions of its
@@ -702,7 +702,7 @@ impl Keyspace {
         self.open
             .shared
             .engine
-            .size_on_disk(self.open.definition.structure, &self.whole())
+            .size_on_disk(self.open.definition.dictionary(), &self.whole())
     }
 
     /// Returns the keyspace's range of tree keys.

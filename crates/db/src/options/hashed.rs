@@ -120,6 +120,14 @@ impl HashedOptions {
         HashedOptions { form, ..self }
     }
 
+    /// Returns the options of a hashed structure with this form and this index.
+    pub(crate) fn of_hashes(form: hashed::HashedForm, index: IndexKind) -> HashedOptions {
+        HashedOptions {
+            index,
+            form: HashedForm::of(form),
+        }
+    }
+
     /// Returns the options for a keyspace that tests place in the hashed structure although its own
     /// options select another.
     pub(crate) fn unnamed() -> HashedOptions {

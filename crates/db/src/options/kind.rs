@@ -6,7 +6,45 @@ use crate::error::{Error, Result};
 /// Number that identifies a dictionary within its store.
 pub(crate) type DictionaryId = u32;
 
-/// The kind of a structure. A store has at most one dictionary of each kind.
+/// The number of a dictionary is that of its structure's first dictionary, plus this for each
+/// further one.
+pub(crate) const APART: DictionaryId = 256;
+
+/// Which dictionary of a store: its structure, and its number among the dictionaries with this
+/// structure. Only levels and hashed structures have more than one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct DictionaryPlace {
+    pub(crate) structure: StructureKind,
+    pub(crate) number: u8,
+}
+
+impl DictionaryPlace {
+    /// The tree.
+    pub(crate) const TREE: DictionaryPlace = DictionaryPlace::first(StructureKind::Tiered);
+    /// The in-place pages.
+    pub(crate) const PAGES: DictionaryPlace = DictionaryPlace::first(StructureKind::Paged);
+
+    /// Returns the first dictionary with this structure.
+    pub(crate) const fn first(structure: StructureKind) -> DictionaryPlace {
+        DictionaryPlace { structure, number: 0 }
+    }
+
+    /// Returns the number that identifies the dictionary within its store.
+    pub(crate) fn id(self) -> DictionaryId {
+        self.structure.dictionary() + APART * DictionaryId::from(self.number)
+    }
+
+    /// Returns the dictionary with this number. Returns `None` if this version does not support the
+    /// structure, or if a store has only one dictionary with it.
+    pub(crate) fn of(id: DictionaryId) -> Option<DictionaryPlace> {
+        let structure = StructureKind::of_dictionary(id % APART)?;
+        let number = u8::try_from(id / APART).ok()?;
+        let exists = number == 0 || structure.has_several();
+        exists.then_some(DictionaryPlace { structure, number })
+    }
+}
+
+/// The kind of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum StructureKind {
     /// The tiered tree. Every store has one, as dictionary 0 of the manifest. It also stores the
@@ -107,7 +145,13 @@ impl StructureKind {
         self.facts().kind
     }
 
-    /// Returns the number of this kind's dictionary within a store.
+    /// Returns whether a store may have several dictionaries of this kind, one for each set of
+    /// options.
+    pub(crate) fn has_several(self) -> bool {
+        matches!(self, StructureKind::Levels | StructureKind::Hashed)
+    }
+
+    /// Returns the number of this kind's first dictionary within a store.
     pub(crate) fn dictionary(self) -> DictionaryId {
         self.facts().dictionary
     }
@@ -137,8 +181,8 @@ impl StructureKind {
             .find(|structure| structure.kind() == kind)
     }
 
-    /// Returns the kind with this dictionary number, or `None` if this version does not support it.
-    pub(crate) fn of_dictionary(id: DictionaryId) -> Option<StructureKind> {
+    /// Returns the kind whose first dictionary has this number, or `None` if this version does not support it.
+    fn of_dictionary(id: DictionaryId) -> Option<StructureKind> {
         StructureKind::ALL
             .into_iter()
             .find(|structure| structure.dictionary() == id)
@@ -151,5 +195,29 @@ impl StructureKind {
             keyspace: keyspace.to_owned(),
             kind,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_says_which_dictionary_it_is() {
+        for structure in StructureKind::ALL {
+            for number in [0, 1, 7, u8::MAX] {
+                let place = DictionaryPlace { structure, number };
+                let exists = number == 0 || structure.has_several();
+                assert_eq!(DictionaryPlace::of(place.id()), exists.then_some(place));
+            }
+        }
+        let ids = [StructureKind::Levels, StructureKind::Hashed].map(|structure| {
+            let all = [0, 1].map(|number| DictionaryPlace { structure, number });
+            all.map(DictionaryPlace::id)
+        });
+        assert_eq!(ids, [[2, 258], [3, 259]]);
+        assert_eq!(DictionaryPlace::of(256), None, "there is one tree");
+        assert_eq!(DictionaryPlace::of(2 + (256 << 8)), None);
+        assert_eq!(DictionaryPlace::of(99), None);
     }
 }

@@ -165,6 +165,12 @@ impl LevelsOptions {
 
     pub(crate) fn parse(text: &str) -> Result<LevelsOptions> {
         let (policy, stitching) = StitchPolicy::split(text)?;
+        let policy = if policy.is_empty() { "samt" } else { policy };
+        Ok(LevelsOptions::of_tree(policy.parse()?, &stitching))
+    }
+
+    /// Returns the options of levels with this merge policy and this stitching policy.
+    pub(crate) fn of_tree(policy: MergePolicy, stitching: &StitchPolicy) -> LevelsOptions {
         let unit = match stitching.same_scan {
             Some(SameScan::Prefix(bytes)) => Some(bytes),
             Some(SameScan::By(_)) | None => None,
@@ -174,13 +180,12 @@ impl LevelsOptions {
             unit,
             always: stitching.always,
         });
-        let policy = if policy.is_empty() { "samt" } else { policy };
-        Ok(LevelsOptions {
-            policy: policy.parse()?,
+        LevelsOptions {
+            policy,
             stitch,
             moves_values: stitching.moves_values,
             defragment_percent: stitching.defragment_percent,
-        })
+        }
     }
 }
 

@@ -132,7 +132,7 @@ impl Iter {
         self.front_key.extend_from_slice(&key);
         self.sought = true;
         let engine = &self.keyspace.shared.engine;
-        let structure = self.keyspace.definition.structure;
+        let place = self.keyspace.definition.dictionary();
         if self.keyspace.definition.require_order().is_err() {
             // The next call that returns a record reports the error.
             return;
@@ -140,7 +140,7 @@ impl Iter {
         let begin = || {
             let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
             let mut scan =
-                engine.scan_by_clock(structure, self.range.clone(), MergeDirection::Forward, at, now_ms);
+                engine.scan_by_clock(place, self.range.clone(), MergeDirection::Forward, at, now_ms);
             if self.leaves_out_long_values {
                 scan.leave_out_long_values();
             }
@@ -197,10 +197,10 @@ impl Iter {
             self.is_over = true;
             return Err(error);
         }
-        let structure = definition.structure;
+        let place = definition.dictionary();
         let begin = || {
             let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
-            let mut scan = engine.scan_by_clock(structure, self.range.clone(), direction, at, now_ms);
+            let mut scan = engine.scan_by_clock(place, self.range.clone(), direction, at, now_ms);
             if self.leaves_out_long_values {
                 scan.leave_out_long_values();
             }

@@ -74,8 +74,8 @@ impl UnorderedScan {
             none => {
                 let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
                 let range = KeyRange::new(&definition.prefix, Some(&definition.end));
-                let structure = definition.structure;
-                let mut scan = engine.scan_by_clock(structure, range, MergeDirection::Forward, at, now_ms);
+                let place = definition.dictionary();
+                let mut scan = engine.scan_by_clock(place, range, MergeDirection::Forward, at, now_ms);
                 if let Some(after) = &self.after {
                     scan.seek(after);
                 }

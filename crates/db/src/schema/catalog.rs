@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::options::KeyspaceOptions;
-use crate::options::kind::StructureKind;
+use crate::options::kind::{DictionaryPlace, StructureKind};
 use crate::options::operators::RegisteredOperator;
 use crate::schema::format::{self, CatalogRecord, KeyspaceId, TreeKey};
 use alluvium_base::SequenceNumber;
@@ -12,7 +12,7 @@ use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema};
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The definition of a keyspace, which may have been dropped.
@@ -25,6 +25,8 @@ pub(crate) struct KeyspaceDefinition {
     pub(crate) end: TreeKey,
     pub(crate) options: KeyspaceOptions,
     pub(crate) structure: StructureKind,
+    /// The dictionary that contains the keyspace, once it has one.
+    dictionary: OnceLock<DictionaryPlace>,
     /// Maximum length of a key in this keyspace's structure, in bytes.
     pub(crate) longest_key: usize,
     /// The merge operator, compaction filter and other rules that the dictionaries apply to the
@@ -54,12 +56,25 @@ impl KeyspaceDefinition {
             end: format::prefix(id + 1),
             options,
             structure,
+            dictionary: OnceLock::new(),
             longest_key,
             rules: Arc::new(rules),
             merges_commute,
             name: RwLock::new(name.to_owned()),
             dropped: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the dictionary that contains the keyspace.
+    #[inline]
+    pub(crate) fn dictionary(&self) -> DictionaryPlace {
+        *self.dictionary.get().expect("it was placed before it was used")
+    }
+
+    /// Sets the dictionary that contains the keyspace, which never changes.
+    pub(crate) fn set_dictionary(&self, place: DictionaryPlace) {
+        let has = *self.dictionary.get_or_init(|| place);
+        assert_eq!(has, place, "a keyspace stays in its dictionary");
     }
 
     /// Returns the current name of the keyspace. Renaming the keyspace changes it.

@@ -1,9 +1,8 @@
 //! Tests of keyspaces whose structure is a bundle of arrays or a bundle of trees.
 
-use super::{memory, pairs, small};
+use super::{hashed_of, memory, pairs, small};
 use crate::admin::simulation::{DirectoryOpener as _, StoreScale};
 use crate::admin::stats::Stats;
-use crate::error::Error;
 use crate::options::{HashedForm, HashedOptions, KeyspaceOptions, Options, Structure};
 use crate::write::batch::WriteBatch;
 use alluvium_base::Purpose;
@@ -61,7 +60,7 @@ fn a_bundle_of_trees_is_kept_merges_and_is_counted() {
 }
 
 #[test]
-fn the_form_is_kept_and_one_store_has_one() {
+fn each_form_has_a_structure_of_its_own() {
     let directory = memory();
     let db = small().open_in(Arc::clone(&directory)).unwrap();
     let options = boa(4, true);
@@ -69,18 +68,16 @@ fn the_form_is_kept_and_one_store_has_one() {
         .unwrap()
         .put("key", "value")
         .unwrap();
-    for other in [
+    let others = [
         boa(4, false),
         boa(8, true),
         bot(4),
         KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::pachash())),
-    ] {
-        let error = db.keyspace_with("other", &other).unwrap_err();
-        assert!(matches!(error, Error::SharedOptionsDiffer { .. }), "{error}");
-        assert!(
-            error.to_string().contains("form=boa,lambda=4,refined=yes"),
-            "{error}"
-        );
+    ];
+    for (number, options) in others.iter().enumerate() {
+        let other = db.keyspace_with(&format!("other {number}"), options).unwrap();
+        assert_eq!(usize::from(other.definition().dictionary().number), 1 + number);
+        other.put("key", number.to_string()).unwrap();
     }
     for lambda in [0, 1, 6, 512] {
         for options in [boa(lambda, true), bot(lambda)] {
@@ -95,14 +92,23 @@ fn the_form_is_kept_and_one_store_has_one() {
     });
     let trie = KeyspaceOptions::new().structure(Structure::Hashed(trie));
     assert!(db.keyspace_with("odd", &trie).is_err());
-    assert_eq!(db.keyspaces(), ["blobs"], "what was refused is not there");
+    assert_eq!(db.keyspaces().len(), 5, "what was refused is not there");
     db.checkpoint().unwrap();
     db.close().unwrap();
     let db = small().open_in(directory).unwrap();
     let blobs = db.keyspace_with("blobs", &options).unwrap();
     assert_eq!(blobs.options(), &options);
     assert_eq!(blobs.get("key").unwrap().as_deref(), Some(&b"value"[..]));
-    assert!(db.keyspace_with("second", &options).is_ok());
+    for (number, options) in others.iter().enumerate() {
+        let other = db.keyspace_with(&format!("other {number}"), options).unwrap();
+        assert_eq!(pairs(&other), [(b"key".into(), number.to_string().into())].into());
+    }
+    let second = db.keyspace_with("second", &options).unwrap();
+    assert_eq!(
+        second.definition().dictionary(),
+        blobs.definition().dictionary()
+    );
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -116,13 +122,13 @@ fn hashes_have_a_seed_of_their_own_in_each_store() {
         for number in 0..50u32 {
             k.put(number.to_be_bytes(), "v").unwrap();
         }
-        let seed = db.engine().dictionaries.hashed().options().own_seed();
+        let seed = hashed_of(&db).options().own_seed();
         db.close().unwrap();
         drop(k);
         let db = options().open_in(directory).unwrap();
         let found = db.existing_keyspace("k").unwrap();
         assert_eq!(pairs(&found).len(), 50);
-        assert_eq!(db.engine().dictionaries.hashed().options().own_seed(), seed);
+        assert_eq!(hashed_of(&db).options().own_seed(), seed);
         seed
     };
     assert_eq!(seed(7), seed(7));

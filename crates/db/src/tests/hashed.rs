@@ -1,6 +1,6 @@
 //! Tests of hashed keyspaces through the public interface.
 
-use super::{memory, pairs, small, tiny};
+use super::{hashed_of, memory, pairs, small, tiny};
 use crate::admin::changes::Change;
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::admin::stats::Stats;
@@ -23,34 +23,29 @@ fn hashed(options: HashedOptions) -> KeyspaceOptions {
 }
 
 #[test]
-fn the_index_is_kept_and_one_store_has_one() {
+fn each_index_has_a_structure_of_its_own() {
     let directory = memory();
     let db = small().open_in(Arc::clone(&directory)).unwrap();
     let trie = hashed(HashedOptions::trie());
-    db.keyspace_with("blobs", &trie)
-        .unwrap()
-        .put("key", "value")
-        .unwrap();
-    let error = db
-        .keyspace_with("other", &hashed(HashedOptions::pachash()))
-        .unwrap_err();
-    assert!(matches!(error, Error::SharedOptionsDiffer { .. }), "{error}");
-    let text = error.to_string();
-    assert!(
-        text.starts_with(
-            "the keyspace \"other\" cannot be created with the index of the hashed structure pachash"
-        ),
-        "{text}"
-    );
-    assert!(text.contains("this store uses trie"), "{text}");
-    assert_eq!(db.keyspaces(), ["blobs"], "what was refused is not there");
+    let pachash = hashed(HashedOptions::pachash());
+    for (name, options) in [("blobs", &trie), ("other", &pachash)] {
+        let keyspace = db.keyspace_with(name, options).unwrap();
+        keyspace.put("key", name).unwrap();
+    }
     db.checkpoint().unwrap();
     db.close().unwrap();
     let db = small().open_in(directory).unwrap();
-    let blobs = db.keyspace_with("blobs", &trie).unwrap();
-    assert_eq!(blobs.options(), &trie);
-    assert_eq!(blobs.get("key").unwrap().as_deref(), Some(&b"value"[..]));
-    assert!(db.keyspace_with("second", &trie).is_ok());
+    for (name, options) in [("blobs", &trie), ("other", &pachash)] {
+        let keyspace = db.keyspace_with(name, options).unwrap();
+        assert_eq!(keyspace.options(), options);
+        assert_eq!(keyspace.get("key").unwrap().as_deref(), Some(name.as_bytes()));
+    }
+    let place = |name, options| {
+        let keyspace = db.keyspace_with(name, options).unwrap();
+        keyspace.definition().dictionary()
+    };
+    assert_eq!(place("second", &trie), place("blobs", &trie));
+    assert_ne!(place("second", &trie), place("other", &pachash));
 }
 
 #[test]
@@ -118,7 +113,7 @@ fn points_transactions_and_expiry_work_across_structures() {
     assert_eq!(many, [Some(&b"12"[..]), Some(b"1+"), None, None]);
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
     assert!(
-        db.engine().dictionaries.hashed().sorted_records() == 2,
+        hashed_of(&db).sorted_records() == 2,
         "what has expired is gone"
     );
 }
@@ -218,7 +213,7 @@ fn many_memtables_become_few_runs_and_all_is_there_after_a_crash() {
         }
         db.checkpoint().unwrap();
         while db.work().unwrap() {}
-        let young = db.engine().dictionaries.hashed().hash_store_count();
+        let young = hashed_of(&db).hash_store_count();
         assert!(young < 32, "{young}");
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
         k.put("last", "one").unwrap();
@@ -231,14 +226,14 @@ fn many_memtables_become_few_runs_and_all_is_there_after_a_crash() {
         assert_eq!(k.unordered().after(&first).count(), 4000);
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
         db.compact().unwrap();
-        let structure = db.engine().dictionaries.hashed();
+        let structure = hashed_of(&db);
         assert_eq!(
             (structure.hash_store_count(), structure.sorted_records()),
             (0, 5001)
         );
         db.drop_keyspace("k").unwrap();
         db.compact().unwrap();
-        let structure = db.engine().dictionaries.hashed();
+        let structure = hashed_of(&db);
         assert_eq!((structure.hash_store_count(), structure.sorted_records()), (0, 0));
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
     }
@@ -313,7 +308,7 @@ fn hash_stores_that_are_too_many_are_counted_and_hold_writers_back() {
     assert_eq!((hashed.hash_stores, hashed.sorted_records), (0, 40));
     assert!(hashed.merges >= 16 && hashed.merged_records >= 40, "{hashed:?}");
     assert!(hashed.memory_bytes > 0 && hashed.device_bytes > 0, "{hashed:?}");
-    assert_eq!(db.engine().dictionaries.hashed().read_amplification_percent(), 0);
+    assert_eq!(hashed_of(&db).read_amplification_percent(), 0);
     let list = stats.list();
     let figure = |name| list.iter().find(|figure| figure.name == name).unwrap().value;
     assert_eq!(figure("hashed.sorted_records"), 40.0);
@@ -429,7 +424,7 @@ fn on_a_full_disk_the_background_merges_deletes_of_hashed_keys() {
         }
         db.checkpoint().unwrap();
         while db.work().unwrap() {}
-        let stats = || db.engine().dictionaries.hashed_stats().unwrap();
+        let stats = || db.stats().hashed.unwrap();
         let before = stats();
         assert!(before.tombstones >= 2900, "they wait for others: {before:?}");
         let full = alluvium_storage::Error::Full {

@@ -1,6 +1,6 @@
 //! Tests repairing stores with hashed keyspaces, with damage at every position of their data files.
 
-use super::{directories, memory, pairs, small, spread};
+use super::{directories, hashed_of, memory, pairs, small, spread};
 use crate::admin::repair::RepairReport;
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use crate::admin::tiers::overlaid;
@@ -264,7 +264,7 @@ fn a_part_that_is_lost_has_again_what_hash_stores_still_have_of_it() {
             .unwrap();
     }
     // Stop when one part has absorbed the hash stores but the others have not yet.
-    let structure = db.engine().dictionaries.hashed();
+    let structure = hashed_of(&db);
     let mut step = alluvium_dictionary::contract::Dictionary::next_step(structure)
         .unwrap()
         .unwrap();

@@ -331,7 +331,7 @@ fn a_manifest_apart_that_is_not_there_costs_no_more_memory_than_the_files() {
         },
     ] {
         for len in [0, 1, 4000, 65536, 1 << 20, 1 << 30, u32::MAX] {
-            let payload = SuperblockPayload::External(ValuePointer { node, at: 0, len }).encode();
+            let payload = SuperblockPayload::External(3, ValuePointer { node, at: 0, len }).encode();
             let directory = with_payload(&world, payload);
             let what = format!("{node:?}, {len} bytes");
             assert_eq!(

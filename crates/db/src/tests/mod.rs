@@ -22,15 +22,16 @@ mod volatile;
 use crate::admin::simulation::DirectoryOpener as _;
 use crate::db::Db;
 use crate::keyspace::Keyspace;
-use crate::options::kind::StructureKind;
+use crate::options::kind::{DictionaryPlace, StructureKind};
 use crate::options::scale::StoreScale;
 use crate::options::{KeyspaceOptions, Options};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_hashes::hashed::HashedStructure;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{LogOptions, TierDirectories};
-use alluvium_trees::levels::FilterSource;
+use alluvium_trees::levels::{FilterSource, LevelsDictionary};
 use alluvium_trees::tiered::TrunkShape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,6 +78,18 @@ fn directories(tiers: usize) -> TierDirectories {
 /// there is one.
 fn spread() -> Options {
     small().fast_bytes(0)
+}
+
+/// Returns the first levels of a store.
+fn levels_of(db: &Db) -> &LevelsDictionary {
+    let place = DictionaryPlace::first(StructureKind::Levels);
+    db.engine().dictionaries.levels(place).expect("a keyspace uses them")
+}
+
+/// Returns the first hashed structure of a store.
+fn hashed_of(db: &Db) -> &HashedStructure {
+    let place = DictionaryPlace::first(StructureKind::Hashed);
+    db.engine().dictionaries.hashed(place).expect("a keyspace uses it")
 }
 
 fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {

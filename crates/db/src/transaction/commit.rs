@@ -332,7 +332,7 @@ impl<'p> SpilledPreconditions<'p> {
         if let Some(met) = engine.find_write_above(place, spilled.ranges(), spilled)? {
             return Ok(met);
         }
-        let found = spilled.find_key(|key, structure| engine.is_written_above(place, key, structure))?;
+        let found = spilled.find_key(|key, dictionary| engine.is_written_above(place, key, dictionary))?;
         Ok(found.map(|(definition, key)| WriteConflict { definition, key }))
     }
 

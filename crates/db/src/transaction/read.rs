@@ -268,8 +268,8 @@ impl Transaction {
             return Ok(());
         };
         let entered = self.enter(keyspace)?;
-        let structure = keyspace.definition().structure;
-        let changed = self.engine().is_written_above(place, key, structure)?;
+        let dictionary = keyspace.definition().dictionary();
+        let changed = self.engine().is_written_above(place, key, dictionary)?;
         drop(entered);
         if !changed || is_planted(IsolationFault::FirstCommitterLoses) {
             return Ok(());

@@ -8,7 +8,7 @@ use crate::engine::{CommitObserver, Engine, OpenTransaction, OwnWrites, RunningI
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::locking::fault::{IsolationFault, is_planted};
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use crate::options::{Concurrency, Isolation};
 use crate::read::value::Value;
 use crate::schema::catalog::{BatchKeyspaces, CommitKeyspaces, KeyspaceDefinition};
@@ -36,7 +36,7 @@ struct WrittenRange {
 /// The spilled writes of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct SpilledWrites {
-    runs: BTreeMap<StructureKind, Arc<RunningIngest>>,
+    runs: BTreeMap<DictionaryPlace, Arc<RunningIngest>>,
     stretches: BTreeMap<KeyspaceId, WrittenRange>,
     /// Makes the engine record the keys of other commits, if the commit has to be validated against
     /// them.
@@ -46,7 +46,7 @@ pub(super) struct SpilledWrites {
 /// A state that the spilled writes can be rolled back to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpilledMark {
-    layers: BTreeMap<StructureKind, u64>,
+    layers: BTreeMap<DictionaryPlace, u64>,
     stretches: BTreeMap<KeyspaceId, WrittenRange>,
 }
 
@@ -96,7 +96,7 @@ impl SpilledWrites {
         self.stretches.is_empty()
     }
 
-    /// Returns the transaction's runs, with one entry for each structure.
+    /// Returns the transaction's runs, with one entry for each dictionary.
     pub(super) fn ingests(&self) -> Vec<&RunningIngest> {
         self.runs.values().map(|runs| &**runs).collect()
     }
@@ -160,13 +160,13 @@ impl SpilledWrites {
         open: &Arc<OpenTransaction>,
         sets: &BTreeMap<KeyspaceId, WriteSet>,
     ) -> Result<()> {
-        let mut of: BTreeMap<StructureKind, Vec<&WriteSet>> = BTreeMap::new();
+        let mut of: BTreeMap<DictionaryPlace, Vec<&WriteSet>> = BTreeMap::new();
         for (&id, set) in sets {
             let definition = set.keyspace().definition();
             let Some((first, last)) = set.stretch() else {
                 continue;
             };
-            of.entry(definition.structure).or_default().push(set);
+            of.entry(definition.dictionary()).or_default().push(set);
             let stretch = self.stretches.entry(id).or_insert_with(|| WrittenRange {
                 definition: Arc::clone(definition),
                 first: first.clone(),
@@ -175,11 +175,11 @@ impl SpilledWrites {
             stretch.first = first.min(std::mem::take(&mut stretch.first));
             stretch.last = last.max(std::mem::take(&mut stretch.last));
         }
-        for (structure, sets) in of {
-            let runs = match self.runs.entry(structure) {
+        for (place, sets) in of {
+            let runs = match self.runs.entry(place) {
                 Entry::Occupied(runs) => runs.into_mut(),
                 Entry::Vacant(none) => {
-                    let runs = engine.begin_ingest(structure)?;
+                    let runs = engine.begin_ingest(place)?;
                     open.spill_to(&runs);
                     none.insert(runs)
                 }
@@ -192,8 +192,8 @@ impl SpilledWrites {
     /// Returns a mark of the current state, which the spilled writes can be rolled back to later.
     pub(super) fn mark(&self) -> Result<SpilledMark> {
         let mut layers = BTreeMap::new();
-        for (&structure, runs) in &self.runs {
-            layers.insert(structure, runs.read(|ingest| Ok(ingest.mark()))?);
+        for (&place, runs) in &self.runs {
+            layers.insert(place, runs.read(|ingest| Ok(ingest.mark()))?);
         }
         Ok(SpilledMark {
             layers,
@@ -204,10 +204,10 @@ impl SpilledWrites {
     /// Sets the marks that the spilled writes may be rolled back to. The background threads may
     /// merge all runs between two of them.
     pub(super) fn protect(&self, marks: &[&SpilledMark]) {
-        for (structure, runs) in &self.runs {
+        for (place, runs) in &self.runs {
             let layers = marks
                 .iter()
-                .filter_map(|mark| mark.layers.get(structure).copied());
+                .filter_map(|mark| mark.layers.get(place).copied());
             runs.protect(&layers.collect::<Vec<u64>>());
         }
     }
@@ -223,8 +223,8 @@ impl SpilledWrites {
         if is_planted(IsolationFault::SavepointKeepsSpilledWrites) {
             return;
         }
-        for (structure, runs) in &self.runs {
-            runs.keep(mark.layers.get(structure).copied().unwrap_or(0));
+        for (place, runs) in &self.runs {
+            runs.keep(mark.layers.get(place).copied().unwrap_or(0));
         }
         self.stretches = mark.stretches;
     }
@@ -233,7 +233,7 @@ impl SpilledWrites {
     fn runs_of(&self, keyspace: &Keyspace) -> Option<&Arc<RunningIngest>> {
         let is_there = self.stretches.contains_key(&keyspace.number());
         let is_there = is_there && !is_planted(IsolationFault::SpilledWritesAreHidden);
-        is_there.then(|| &self.runs[&keyspace.definition().structure])
+        is_there.then(|| &self.runs[&keyspace.definition().dictionary()])
     }
 
     /// Returns a handle for lookups in the spilled writes to a keyspace, if there are any.
@@ -267,17 +267,17 @@ impl SpilledWrites {
     /// Returns the first spilled key for which `is_met` returns true, with its keyspace.
     pub(super) fn find_key(
         &self,
-        is_met: impl Fn(&[u8], StructureKind) -> Result<bool>,
+        is_met: impl Fn(&[u8], DictionaryPlace) -> Result<bool>,
     ) -> Result<Option<(Arc<KeyspaceDefinition>, Vec<u8>)>> {
         for stretch in self.stretches.values() {
-            let structure = stretch.definition.structure;
+            let place = stretch.definition.dictionary();
             let high = [&stretch.last[..], &[0]].concat();
             let range = KeyRange::new(&stretch.first, Some(&high));
             let mut walk =
-                self.runs[&structure].read(|ingest| Ok(ingest.walk(&range, MergeDirection::Forward)))?;
+                self.runs[&place].read(|ingest| Ok(ingest.walk(&range, MergeDirection::Forward)))?;
             // Only keys are read here, so do not assemble values.
             while let Some(key) = walk.next(&mut LookupState::new(0, 0, None))? {
-                if is_met(key, structure)? {
+                if is_met(key, place)? {
                     return Ok(Some((Arc::clone(&stretch.definition), key.to_vec())));
                 }
             }
@@ -297,13 +297,13 @@ impl SpilledWrites {
 impl OwnWrites for SpilledWrites {
     fn has_key(&self, key: &[u8], definition: &KeyspaceDefinition) -> Result<bool> {
         let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
-        let runs = &self.runs[&definition.structure];
+        let runs = &self.runs[&definition.dictionary()];
         runs.read(|ingest| Ok(ingest.gather(LookupKey::new(key), &mut gather)?))?;
         Ok(!gather.is_untouched())
     }
 
     fn has_key_in(&self, range: &KeyRange, definition: &KeyspaceDefinition) -> Result<bool> {
-        let runs = &self.runs[&definition.structure];
+        let runs = &self.runs[&definition.dictionary()];
         let mut walk = runs.read(|ingest| Ok(ingest.walk(range, MergeDirection::Forward)))?;
         // Only the key counts, so do not assemble its value.
         Ok(walk.next(&mut LookupState::new(0, 0, None))?.is_some())
@@ -343,7 +343,7 @@ fn gather_of(keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> Looku
     }
 }
 
-/// Adds the writes in `sets`, which belong to one structure, to the ingest as up to three layers:
+/// Adds the writes in `sets`, which belong to one dictionary, to the ingest as up to three layers:
 /// range deletes, then writes above them, and on top the merges into values that the same writes
 /// put.
 fn add_layers(ingest: &mut dyn BulkIngest, sets: &[&WriteSet]) -> alluvium_storage::Result<()> {

@@ -294,8 +294,8 @@ impl Transaction {
             return Ok(());
         };
         let entered = self.enter(keyspace)?;
-        let structure = keyspace.definition().structure;
-        let changed = self.engine().is_range_written_above(place, range, structure)?;
+        let dictionary = keyspace.definition().dictionary();
+        let changed = self.engine().is_range_written_above(place, range, dictionary)?;
         drop(entered);
         if !changed {
             return Ok(());

@@ -4,6 +4,7 @@ use super::routing::RoutingFilter;
 use super::run::HashRun;
 use super::structure::HashedStructure;
 use super::trees::RoutingList;
+use std::iter::Sum;
 
 /// The current size of a hashed structure, and what merges have written since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +33,26 @@ pub struct HashedStats {
     pub merged_records: u64,
     /// Number of entries that merges have written to routing tree lists.
     pub merged_entries: u64,
+}
+
+impl Sum for HashedStats {
+    /// Adds the statistics of several structures. The number of levels is the largest of them.
+    fn sum<I: Iterator<Item = HashedStats>>(all: I) -> HashedStats {
+        all.fold(HashedStats::default(), |sum, one| HashedStats {
+            hash_stores: sum.hash_stores + one.hash_stores,
+            hash_store_records: sum.hash_store_records + one.hash_store_records,
+            sorted_records: sum.sorted_records + one.sorted_records,
+            runs: sum.runs + one.runs,
+            levels: sum.levels.max(one.levels),
+            filter_bytes: sum.filter_bytes + one.filter_bytes,
+            tombstones: sum.tombstones + one.tombstones,
+            memory_bytes: sum.memory_bytes + one.memory_bytes,
+            device_bytes: sum.device_bytes + one.device_bytes,
+            merges: sum.merges + one.merges,
+            merged_records: sum.merged_records + one.merged_records,
+            merged_entries: sum.merged_entries + one.merged_entries,
+        })
+    }
 }
 
 impl HashedStructure {

@@ -218,6 +218,12 @@ impl HashedStructure {
         self.version().young.len()
     }
 
+    /// Returns whether the structure has no runs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shared.versions.peek().runs().next().is_none()
+    }
+
     /// Returns the number of records in all parts, excluding hash stores.
     #[must_use]
     pub fn sorted_records(&self) -> u64 {

@@ -16,6 +16,7 @@ use alluvium_dictionary::versioned::{RootWriter, VersionCell, VersionStamp};
 use alluvium_storage::{DiskLocation, OnDiskObject, Result};
 use parking_lot::Mutex;
 use std::fmt;
+use std::iter::Sum;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -69,6 +70,21 @@ pub struct LevelsStats {
     /// Number of runs that defragmentation has rewritten.
     pub defragmented_runs: u64,
     pub defragmented_bytes: u64,
+}
+
+impl Sum for LevelsStats {
+    /// Adds the statistics of several structures. The number of levels is the largest of them.
+    fn sum<I: Iterator<Item = LevelsStats>>(all: I) -> LevelsStats {
+        all.fold(LevelsStats::default(), |sum, one| LevelsStats {
+            levels: sum.levels.max(one.levels),
+            runs: sum.runs + one.runs,
+            taken_over: sum.taken_over + one.taken_over,
+            dropped_leaves: sum.dropped_leaves + one.dropped_leaves,
+            jumps: sum.jumps + one.jumps,
+            defragmented_runs: sum.defragmented_runs + one.defragmented_runs,
+            defragmented_bytes: sum.defragmented_bytes + one.defragmented_bytes,
+        })
+    }
 }
 
 impl fmt::Debug for LevelsDictionary {
@@ -234,6 +250,12 @@ impl LevelsDictionary {
     pub fn runs(&self) -> Vec<usize> {
         let version = self.version();
         version.levels.iter().map(|level| groups(level).count()).collect()
+    }
+
+    /// Returns whether the structure has no runs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shared.versions.peek().newest_first.is_empty()
     }
 
     /// Returns the current statistics of the structure.

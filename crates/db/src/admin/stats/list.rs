@@ -239,8 +239,8 @@ impl fmt::Display for StatsMetric {
 }
 
 impl fmt::Display for Stats {
-    /// Formats the metrics as a table with one line per group of names. Metrics that are zero are
-    /// omitted.
+    /// Formats the metrics as a table with one line per group of names, and one line for each of
+    /// the levels and hashed structures. Metrics that are zero are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut group = String::new();
         for figure in self.list().iter().filter(|figure| figure.value != 0.0) {
@@ -256,6 +256,9 @@ impl fmt::Display for Stats {
             }
             write!(f, "{} {figure}", name.replace('_', " "))?;
         }
-        writeln!(f)
+        writeln!(f)?;
+        self.dictionaries
+            .iter()
+            .try_for_each(|dictionary| writeln!(f, "{dictionary}"))
     }
 }

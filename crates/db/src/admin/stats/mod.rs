@@ -7,6 +7,7 @@
 //!
 //! `engine/latencies.rs` samples the latencies.
 
+mod dictionaries;
 mod forecast;
 mod list;
 #[cfg(feature = "metrics")]
@@ -15,6 +16,7 @@ mod register;
 mod tier_outline;
 mod tiers;
 
+pub use dictionaries::{DictionaryOutline, DictionaryStats};
 pub use list::StatsMetric;
 pub use register::{StatsMetricKind, StatsMetricUnit};
 pub use tier_outline::{TierOutline, TierRun};
@@ -34,6 +36,7 @@ use alluvium_storage::{CacheStats, CopyStats};
 use alluvium_trees::levels::LevelsStats;
 use alluvium_trees::paged::PagedStats;
 use alluvium_trees::tiered::{TreeDebt, TreeStats};
+use std::iter::Sum;
 use std::sync::atomic::Ordering;
 
 /// Space on the file system that contains the store.
@@ -153,12 +156,15 @@ pub struct Stats {
     pub tree_runs: usize,
     /// Height of the tree; 1 if it is a single leaf.
     pub tree_height: u8,
-    /// Statistics of the levels structure, which its keyspaces share. `None` if no keyspace uses
-    /// it.
+    /// Total statistics of all levels; their number of levels is the largest. `None` if no keyspace
+    /// uses levels.
     pub levels: Option<LevelsStats>,
-    /// Statistics of the hashed structure, which its keyspaces share. `None` if no keyspace uses
-    /// it.
+    /// Total statistics of all hashed structures; their number of levels is the largest. `None` if
+    /// no keyspace is hashed.
     pub hashed: Option<HashedStats>,
+    /// Statistics of levels and hashed structures, one for each set of options. Keyspaces with the
+    /// same options share them.
+    pub dictionaries: Vec<DictionaryStats>,
     /// Statistics of the paged tree, whose pages are updated in place.
     pub paged: PagedStats,
     /// I/O operations and bytes on the devices of all tiers, by purpose.
@@ -169,6 +175,12 @@ pub struct Stats {
 
 fn ratio(one: u64, other: u64) -> Option<f64> {
     (other > 0).then(|| one as f64 / other as f64)
+}
+
+/// Returns the sum of all statistics, or `None` if there are none.
+fn total<S: Sum>(all: impl Iterator<Item = S>) -> Option<S> {
+    let mut all = all.peekable();
+    all.peek().is_some().then(|| all.sum())
 }
 
 impl Stats {
@@ -238,6 +250,7 @@ impl Engine {
             absent: of(EngineCounter::Absent),
             absent_reads: of(EngineCounter::AbsentReads),
         };
+        let dictionaries = self.dictionary_stats();
         Stats {
             operations,
             latencies: recorders.latencies(),
@@ -265,8 +278,9 @@ impl Engine {
             debt: self.dictionaries.tree.debt(),
             tree_runs: self.dictionaries.tree.longest_path(),
             tree_height: self.dictionaries.tree.height(),
-            levels: self.dictionaries.levels_stats(),
-            hashed: self.dictionaries.hashed_stats(),
+            levels: total(dictionaries.iter().filter_map(|one| one.levels)),
+            hashed: total(dictionaries.iter().filter_map(|one| one.hashed)),
+            dictionaries,
             paged: self.dictionaries.paged_stats(),
             device: self.device_stats(),
             tiers: self.tier_stats(),
@@ -298,6 +312,13 @@ impl Db {
     #[must_use]
     pub fn outline_tiers(&self) -> Vec<TierOutline> {
         self.engine().outline_tiers()
+    }
+
+    /// Returns the runs on each level of all levels, one outline for each set of options. The call
+    /// reads nothing from the device.
+    #[must_use]
+    pub fn outline_levels(&self) -> Vec<DictionaryOutline> {
+        self.engine().outline_levels()
     }
 
     /// Returns the latency distributions since the store was opened, in more detail than

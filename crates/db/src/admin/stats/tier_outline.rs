@@ -2,6 +2,7 @@
 
 use super::TierStats;
 use crate::engine::Engine;
+use crate::options::Structure;
 use alluvium_trees::run_locations::{RunName, RunPlace};
 use std::fmt;
 
@@ -33,9 +34,11 @@ pub struct TierOutline {
 }
 
 /// The space that a run occupies on one tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierRun {
+    /// The structure that the run belongs to, with its options: the tree or levels.
+    pub structure: Structure,
     /// Identifies the run by its group and index in a tree, or by its level.
     pub name: RunName,
     /// Number of records in the run, over all tiers that store parts of it.
@@ -44,6 +47,17 @@ pub struct TierRun {
     pub bytes: u64,
     /// Bytes of the run's filter on this tier.
     pub filter_bytes: u64,
+}
+
+impl TierRun {
+    /// Returns the name of the run as text, with the options of its levels.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match &self.structure {
+            Structure::Levels(_) => format!("{} of {}", self.name, self.structure),
+            _ => self.name.to_string(),
+        }
+    }
 }
 
 impl TierOutline {
@@ -94,7 +108,7 @@ impl fmt::Display for TierOutline {
             writeln!(f, "  {failure}")?;
         }
         for run in &self.runs {
-            write!(f, "  {}: {} bytes", run.name, run.bytes)?;
+            write!(f, "  {}: {} bytes", run.title(), run.bytes)?;
             if run.filter_bytes > 0 {
                 write!(f, ", {} of its filter", run.filter_bytes)?;
             }
@@ -107,7 +121,7 @@ impl fmt::Display for TierOutline {
 impl Engine {
     /// Returns each tier with the runs stored on it. The call reads nothing from the device.
     pub(crate) fn outline_tiers(&self) -> Vec<TierOutline> {
-        let places = self.dictionaries.places();
+        let places = self.dictionaries.run_places();
         let copies_bytes = self.store.copy_stats().bytes;
         let tiers = self.tier_stats().into_iter().enumerate();
         let outline = |(number, stats): (usize, TierStats)| TierOutline {
@@ -121,11 +135,12 @@ impl Engine {
 }
 
 /// Returns the runs stored on a tier, largest first.
-fn runs_on(places: &[RunPlace], tier: usize) -> Vec<TierRun> {
+fn runs_on(places: &[(Structure, RunPlace)], tier: usize) -> Vec<TierRun> {
     let tier = u8::try_from(tier).unwrap_or(u8::MAX);
-    let on_it = places.iter().filter_map(|place| {
+    let on_it = places.iter().filter_map(|(structure, place)| {
         let (bytes, filter_bytes) = place.on(tier);
         (bytes + filter_bytes > 0).then_some(TierRun {
+            structure: structure.clone(),
             name: place.name,
             records: place.records,
             bytes,

@@ -3,7 +3,7 @@
 use super::measurement::ForecastSample;
 use super::question::ModelQuery;
 use super::{PastHour, compared};
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use alluvium_dictionary::contract::DistinctKeys;
 use alluvium_model::structures::StructureCost;
 use parking_lot::Mutex;
@@ -38,8 +38,8 @@ pub(crate) struct ForecastHistory {
     /// Counters recorded each time the number of bytes written by users doubles. The list never
     /// exceeds a few dozen entries.
     marks: Mutex<Vec<WriteMark>>,
-    /// The latest distinct-key count of each structure's data files.
-    counted: Mutex<BTreeMap<StructureKind, KeyCount>>,
+    /// The latest distinct-key count of each dictionary's data files.
+    counted: Mutex<BTreeMap<DictionaryPlace, KeyCount>>,
 }
 
 /// A count of the distinct keys in data files.
@@ -127,22 +127,22 @@ impl ForecastHistory {
         before.copied().unwrap_or_default()
     }
 
-    /// Returns the number of distinct keys in a structure's data files, or `None` if counting them
+    /// Returns the number of distinct keys in a dictionary's data files, or `None` if counting them
     /// fails. The latest count is reused unless `writes`, the number of writes, has changed
     /// considerably since.
     pub(crate) fn distinct_keys(
         &self,
-        structure: StructureKind,
+        place: DictionaryPlace,
         writes: u64,
         count: impl FnOnce() -> Option<DistinctKeys>,
     ) -> Option<DistinctKeys> {
         let mut counted = self.counted.lock();
         let is_near = |last: &&KeyCount| writes.abs_diff(last.writes) <= last.writes / RECOUNT;
-        if let Some(last) = counted.get(&structure).filter(is_near) {
+        if let Some(last) = counted.get(&place).filter(is_near) {
             return Some(last.distinct);
         }
         let distinct = count()?;
-        counted.insert(structure, KeyCount { writes, distinct });
+        counted.insert(place, KeyCount { writes, distinct });
         Some(distinct)
     }
 

@@ -91,7 +91,7 @@ impl Engine {
         loop {
             let moment = moment();
             let slots = self.queue.slots();
-            let reader = self.dictionaries.reader(definition.structure);
+            let reader = self.dictionaries.reader(definition.dictionary());
             self.is_open()?;
             if self.is_forgotten(&moment) {
                 continue;
@@ -190,7 +190,7 @@ impl Engine {
         loop {
             let moment = moment();
             let slots = self.queue.slots();
-            let reader = self.dictionaries.reader(definition.structure);
+            let reader = self.dictionaries.reader(definition.dictionary());
             self.is_open()?;
             if self.is_forgotten(&moment) {
                 continue;

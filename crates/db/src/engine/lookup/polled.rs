@@ -13,7 +13,7 @@ use crate::engine::queue::MemtableSlot;
 use crate::engine::readers::{StructureReader, StructureSearch};
 use crate::engine::structures::DictionarySet;
 use crate::error::{Error, Result};
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use crate::schema::catalog::KeyspaceDefinition;
 use crate::schema::format::TreeKey;
 use alluvium_base::Purpose;
@@ -135,11 +135,10 @@ impl PolledRead {
     }
 }
 
-/// The dictionary readers that a read needs, one for each structure.
+/// The readers that a read needs, one for each dictionary that has any of its keys.
 struct ReaderSet<'e> {
     dictionaries: &'e DictionarySet,
-    /// The readers, indexed by `StructureKind`. An entry is `None` until a key needs its structure.
-    all: [Option<StructureReader<'e>>; StructureKind::ALL.len()],
+    all: SmallVec<[(DictionaryPlace, StructureReader<'e>); 1]>,
 }
 
 impl<'e> ReaderSet<'e> {
@@ -148,7 +147,7 @@ impl<'e> ReaderSet<'e> {
     fn of(engine: &'e Engine, polled: &PolledRead) -> ReaderSet<'e> {
         let mut readers = ReaderSet {
             dictionaries: &engine.dictionaries,
-            all: [const { None }; StructureKind::ALL.len()],
+            all: SmallVec::new(),
         };
         for key in polled.keys.iter().filter(|key| key.answer.is_none()) {
             readers.of_key(key);
@@ -157,8 +156,13 @@ impl<'e> ReaderSet<'e> {
     }
 
     fn of_key(&mut self, key: &PolledKey) -> &mut StructureReader<'e> {
-        let (dictionaries, structure) = (self.dictionaries, key.definition.structure);
-        self.all[structure as usize].get_or_insert_with(|| dictionaries.reader(structure))
+        let place = key.definition.dictionary();
+        let found = self.all.iter().position(|(of, _)| *of == place);
+        let found = found.unwrap_or_else(|| {
+            self.all.push((place, self.dictionaries.reader(place)));
+            self.all.len() - 1
+        });
+        &mut self.all[found].1
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::DictionarySet;
 use crate::error::Result;
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use crate::schema::manifest::{DictionaryEntry, Manifest};
 use alluvium_base::SequenceNumber;
 use alluvium_storage::store::{Checkpoint, Store};
@@ -27,19 +27,19 @@ impl DictionarySet {
         &self,
         store: &'s Store,
     ) -> Result<Option<PendingCheckpoint<'s>>> {
-        for (structure, dictionary) in self.live() {
+        for (place, dictionary) in self.live() {
             if let Err(error) = dictionary.prepare() {
-                return self.without(structure, error);
+                return self.without(place, error);
             }
         }
         let _publishing = self.publishing.lock();
         let mut cuts = Vec::new();
-        for (structure, dictionary) in self.live() {
+        for (place, dictionary) in self.live() {
             match dictionary.checkpoint_root() {
-                Ok(cut) => cuts.push((structure, cut)),
+                Ok(cut) => cuts.push((place, cut)),
                 Err(error) => {
                     drop(cuts);
-                    return self.without(structure, error);
+                    return self.without(place, error);
                 }
             }
         }
@@ -47,26 +47,26 @@ impl DictionarySet {
         if cuts.iter().any(|(_, cut)| cut.at != at) {
             return Ok(None);
         }
-        let entry = |(structure, cut): &(
-            StructureKind,
-            alluvium_dictionary::checkpoint_root::CheckpointRoot<'_>,
-        )| DictionaryEntry {
-            id: structure.dictionary(),
-            kind: structure.kind(),
-            root: cut.root.clone(),
-        };
-        let mut dictionaries: Vec<DictionaryEntry> = cuts.iter().map(entry).collect();
+        self.forget_dropped(at);
+        let listed = cuts.iter().filter(|(place, _)| self.is_listed(*place));
+        let mut dictionaries: Vec<DictionaryEntry> = listed
+            .map(|(place, cut)| DictionaryEntry {
+                id: place.id(),
+                kind: place.structure.kind(),
+                root: cut.root.clone(),
+            })
+            .collect();
         let mut behind = BTreeMap::new();
         if let Some((entry, own)) = self.aside_at(at)? {
             behind.insert(entry.id, own);
             dictionaries.push(entry);
-            dictionaries.sort_by_key(|entry| entry.id);
         }
+        dictionaries.sort_by_key(|entry| entry.id);
         let placed = self.placed.read();
         let manifest = Manifest {
             behind,
             dictionaries,
-            keyspaces: placed.iter().map(|(&id, of)| (id, of.dictionary())).collect(),
+            keyspaces: placed.iter().map(|(&id, of)| (id, of.id())).collect(),
             catalog: self.second_catalog.get(),
             time_ms: store.log().time_ms(),
         };
@@ -82,11 +82,11 @@ impl DictionarySet {
     /// quarantines them and returns `None`, so that the next attempt leaves them out.
     fn without<'s>(
         &self,
-        structure: StructureKind,
+        place: DictionaryPlace,
         error: alluvium_storage::Error,
     ) -> Result<Option<PendingCheckpoint<'s>>> {
         let is_damage = matches!(error, alluvium_storage::Error::Corrupt { .. });
-        if is_damage && structure == StructureKind::Paged && self.quarantine_pages(&error)? {
+        if is_damage && place == DictionaryPlace::PAGES && self.quarantine_pages(&error)? {
             return Ok(None);
         }
         Err(error.into())

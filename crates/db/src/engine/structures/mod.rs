@@ -12,9 +12,12 @@
 //!
 //! Invariants:
 //!
-//! - **X1** Dictionary 0 is the tree. A store has at most one dictionary of each structure.
+//! - **X1** Dictionary 0 is the tree. A store has at most one dictionary of each structure, except
+//!   for levels and hashed structures: of these, it has one for each set of options in use.
 //! - **X2** At every cut (sequence number of a checkpoint), a commit is either in all dictionaries
 //!   to which it writes, or in none of them.
+//! - **X3** A keyspace is in the dictionary that has its options. The manifest names the same one.
+//! - **X4** A generation lists every dictionary that has data or that a keyspace uses.
 
 pub(super) mod catalog;
 mod checkpoint;
@@ -24,6 +27,8 @@ mod placement;
 mod quarantine;
 mod repair;
 mod side_files;
+mod table;
+mod unused;
 mod volatile;
 
 pub(super) use checkpoint::PendingCheckpoint;
@@ -33,18 +38,20 @@ pub(super) use quarantine::BacklogReplay as HeldWrites;
 pub(super) use volatile::LoggedPart;
 
 use crate::error::Result;
-use crate::options::kind::StructureKind;
+use crate::options::Structure;
+use crate::options::kind::{DictionaryPlace, StructureKind};
 use crate::schema::format::KeyspaceId;
 use crate::schema::manifest::{DictionaryEntry, ManifestWriter};
 use alluvium_base::SequenceNumber;
 use alluvium_dictionary::contract::{BulkIngest, Dictionary};
 use alluvium_dictionary::horizon::GcHorizon;
 use alluvium_dictionary::rules::KeyspaceSchema;
-use alluvium_hashes::hashed::{HashedOptions, HashedStats, HashedStructure};
+use alluvium_hashes::hashed::{HashedOptions, HashedStructure};
 use alluvium_storage::extents::AllocationClass;
 use alluvium_trees::levels::{LevelsDictionary, LevelsOptions};
 use alluvium_trees::map::{OrderedMap, StructureContext};
 use alluvium_trees::paged::PagedDictionary;
+use alluvium_trees::run_locations::RunPlace;
 use alluvium_trees::tiered::TieredTree;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -55,6 +62,8 @@ use super::readers::{StructureReader, StructureRef};
 use catalog::SecondCatalog;
 use quarantine::QuarantinedPages;
 use side_files::UnusedPages;
+use table::DictionaryTable;
+use unused::UnusedDictionaries;
 use volatile::VolatileMap;
 
 #[derive(Debug)]
@@ -64,10 +73,10 @@ pub(crate) struct DictionarySet {
     pub(crate) tree: TieredTree,
     /// The ordered map, created for the first keyspace that uses it.
     map: OnceLock<OrderedMap>,
-    /// The levels, created for the first keyspace that uses them.
-    levels: OnceLock<LevelsDictionary>,
-    /// The hashed structure, created for the first keyspace that uses it.
-    hashed: OnceLock<HashedStructure>,
+    /// The levels, each created for the first keyspace with its options.
+    levels: DictionaryTable<LevelsDictionary>,
+    /// The hashed structures, each created for the first keyspace with its options.
+    hashed: DictionaryTable<HashedStructure>,
     volatile: OnceLock<VolatileMap>,
     paged: OnceLock<PagedDictionary>,
     /// Size of the buffer of `paged`, in bytes.
@@ -83,13 +92,14 @@ pub(crate) struct DictionarySet {
     held: Mutex<Option<HeldWrites>>,
     /// State of in-place pages that no keyspace uses any more.
     left: Mutex<UnusedPages>,
-    /// Options of the levels. Those that the first keyspace determines are left at their defaults.
+    /// Options of all levels. Those that keyspaces determine are left at their defaults.
     levels_options: LevelsOptions,
-    /// Options of the hashed structure. Its form, index and seed, which the first keyspace
-    /// determines, are left at their defaults.
+    /// Options of all hashed structures. Their form, index and seed, which keyspaces determine, are
+    /// left at their defaults.
     hashed_options: HashedOptions,
-    /// The structure of each keyspace that is not in the tree.
-    placed: RwLock<BTreeMap<KeyspaceId, StructureKind>>,
+    /// The dictionary of each keyspace that is not in the tree.
+    placed: RwLock<BTreeMap<KeyspaceId, DictionaryPlace>>,
+    unused: Mutex<UnusedDictionaries>,
     /// Held while the dictionaries publish a memtable one after the other, and while a checkpoint
     /// collects their roots.
     publishing: Mutex<()>,
@@ -106,45 +116,82 @@ pub(crate) struct DictionarySet {
 }
 
 impl DictionarySet {
-    /// Returns the dictionary with this structure, or `None` if the store has none.
+    /// Returns a dictionary, or `None` if the store does not have it.
     #[inline]
-    fn get(&self, structure: StructureKind) -> Option<StructureRef<'_>> {
-        Some(match structure {
+    fn get(&self, place: DictionaryPlace) -> Option<StructureRef<'_>> {
+        Some(match place.structure {
             StructureKind::Tiered => StructureRef::Tiered(&self.tree),
             StructureKind::Map => StructureRef::Map(self.map.get()?),
-            StructureKind::Levels => StructureRef::Levels(self.levels.get()?),
-            StructureKind::Hashed => StructureRef::Hashed(self.hashed.get()?),
+            StructureKind::Levels => StructureRef::Levels(self.levels.get(place.number)?),
+            StructureKind::Hashed => StructureRef::Hashed(self.hashed.get(place.number)?),
             StructureKind::Paged => StructureRef::Paged(self.paged.get()?),
             StructureKind::Volatile => StructureRef::Map(&self.volatile.get()?.map),
         })
     }
 
-    /// Returns the dictionary with this structure, which some keyspace must use.
+    /// Returns a dictionary, which some keyspace must use.
     #[inline]
-    pub(in crate::engine) fn structure(&self, structure: StructureKind) -> StructureRef<'_> {
-        self.get(structure).expect("it was made for its first keyspace")
+    pub(in crate::engine) fn structure(&self, place: DictionaryPlace) -> StructureRef<'_> {
+        self.get(place).expect("it was made for its first keyspace")
     }
 
-    pub(in crate::engine) fn of(&self, structure: StructureKind) -> &dyn Dictionary {
-        self.structure(structure).dictionary()
+    pub(crate) fn of(&self, place: DictionaryPlace) -> &dyn Dictionary {
+        self.structure(place).dictionary()
     }
 
-    /// Returns all dictionaries of the store, starting with the tree.
-    pub(in crate::engine) fn all(&self) -> impl Iterator<Item = (StructureKind, &dyn Dictionary)> {
-        let all = StructureKind::ALL.into_iter();
-        all.filter_map(|structure| Some((structure, self.get(structure)?.dictionary())))
+    /// Returns all dictionaries of the store in ascending order, starting with the tree.
+    pub(in crate::engine) fn all(&self) -> impl Iterator<Item = (DictionaryPlace, &dyn Dictionary)> {
+        StructureKind::ALL
+            .into_iter()
+            .flat_map(|structure| self.places(structure))
+            .filter_map(|place| Some((place, self.get(place)?.dictionary())))
     }
 
-    /// Returns the levels, which some keyspace must use.
-    pub(crate) fn levels(&self) -> &LevelsDictionary {
-        self.levels
-            .get()
-            .expect("they were made for their first keyspace")
+    /// Returns where dictionaries with this structure may be, in ascending order.
+    fn places(&self, structure: StructureKind) -> impl Iterator<Item = DictionaryPlace> {
+        let end = match structure {
+            StructureKind::Levels => self.levels.end(),
+            StructureKind::Hashed => self.hashed.end(),
+            _ => 1,
+        };
+        let numbers = (0..=u8::MAX).take(end);
+        numbers.map(move |number| DictionaryPlace { structure, number })
     }
 
-    /// Returns the hashed structure, which some keyspace must use.
-    pub(crate) fn hashed(&self) -> &HashedStructure {
-        self.hashed.get().expect("it was made for its first keyspace")
+    /// Returns the dictionary if it is levels.
+    pub(crate) fn levels(&self, place: DictionaryPlace) -> Option<&LevelsDictionary> {
+        match self.get(place)? {
+            StructureRef::Levels(levels) => Some(levels),
+            _ => None,
+        }
+    }
+
+    /// Returns the dictionary if it is a hashed structure.
+    pub(crate) fn hashed(&self, place: DictionaryPlace) -> Option<&HashedStructure> {
+        match self.get(place)? {
+            StructureRef::Hashed(hashed) => Some(hashed),
+            _ => None,
+        }
+    }
+
+    /// Returns the levels and hashed structures that a keyspace uses or that have data, with their
+    /// options.
+    pub(crate) fn with_options(&self) -> impl Iterator<Item = (DictionaryPlace, Structure)> {
+        let listed = self.all().filter(|(place, _)| self.is_listed(*place));
+        listed.filter_map(|(place, _)| Some((place, self.options_of(place)?)))
+    }
+
+    /// Returns the location of each run of the tree and of levels, with the structure that has it.
+    /// Reads nothing from the device.
+    pub(crate) fn run_places(&self) -> Vec<(Structure, RunPlace)> {
+        let of_tree = self.tree.places().into_iter();
+        let mut places: Vec<_> = of_tree.map(|run| (Structure::Tiered, run)).collect();
+        for (place, structure) in self.with_options() {
+            let runs = self.levels(place).map(LevelsDictionary::places);
+            let runs = runs.into_iter().flatten();
+            places.extend(runs.map(|run| (structure.clone(), run)));
+        }
+        places
     }
 
     /// Returns the in-place pages, which some keyspace must use.
@@ -166,26 +213,23 @@ impl DictionarySet {
     /// Returns approximately how many bytes of free space a compaction needs in order to free
     /// space. Callers must add a few memtables.
     pub(in crate::engine) fn freeing_bytes(&self) -> u64 {
-        self.hashed.get().map_or(0, HashedStructure::merge_bytes)
+        let needs = self.hashed.all().map(|(_, hashed)| hashed.merge_bytes());
+        needs.max().unwrap_or(0)
     }
 
     /// Makes merges of hashed keyspaces include pending deletes. Returns whether this covers any
     /// deletes that no merge was asked to include before.
     pub(in crate::engine) fn want_deletes_merged(&self) -> bool {
-        self.hashed
-            .get()
-            .is_some_and(HashedStructure::want_deletes_merged)
+        let all = self.hashed.all();
+        all.fold(false, |is_new, (_, hashed)| hashed.want_deletes_merged() || is_new)
     }
 
     /// Sets the maximum memory that all scans together retain between calls, in bytes. It is
     /// divided evenly among the structures whose scans retain memory.
     pub(in crate::engine) fn limit_scans(&self, bytes: u64) {
-        let levels = self.levels.get();
-        let part = bytes / (1 + u64::from(levels.is_some()));
+        let part = bytes / (1 + self.levels.all().count() as u64);
         self.tree.limit_scans(part);
-        if let Some(levels) = levels {
-            levels.limit_scans(part);
-        }
+        self.levels.all().for_each(|(_, levels)| levels.limit_scans(part));
     }
 
     /// Returns the number of due steps that determines how writers are throttled if there are no
@@ -199,11 +243,6 @@ impl DictionarySet {
         let all = self.all();
         let percent = all.map(|(_, dictionary)| dictionary.read_amplification_percent());
         percent.max().unwrap_or(0)
-    }
-
-    /// Returns the statistics of the hashed structure, or `None` if there is none.
-    pub(crate) fn hashed_stats(&self) -> Option<HashedStats> {
-        self.hashed.get().map(HashedStructure::stats)
     }
 
     /// Returns the sequence number up to which all dictionaries contain all commits.
@@ -237,23 +276,22 @@ impl DictionarySet {
             .sum()
     }
 
-    /// Begins an ingest into the dictionary with this structure. Fails if its pages are
-    /// quarantined.
+    /// Begins an ingest into a dictionary. Fails if its pages are quarantined.
     pub(in crate::engine) fn ingest(
         &self,
-        structure: StructureKind,
+        place: DictionaryPlace,
         class: AllocationClass,
     ) -> Result<Box<dyn BulkIngest>> {
-        if structure == StructureKind::Paged {
+        if place == DictionaryPlace::PAGES {
             self.require_pages(|| "(the target of this ingest)".to_owned())?;
         }
-        Ok(self.of(structure).ingest(class)?)
+        Ok(self.of(place).ingest(class)?)
     }
 
     /// Returns a reader of a dictionary's current version. A read that also searches memtables must
     /// load the list of memtables first.
     #[inline]
-    pub(in crate::engine) fn reader(&self, structure: StructureKind) -> StructureReader<'_> {
-        self.structure(structure).reader()
+    pub(in crate::engine) fn reader(&self, place: DictionaryPlace) -> StructureReader<'_> {
+        self.structure(place).reader()
     }
 }

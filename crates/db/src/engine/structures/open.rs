@@ -1,9 +1,11 @@
 //! Creates, opens and salvages the dictionaries of a store.
 
 use super::catalog::{self, SecondCatalog};
+use super::table::DictionaryTable;
 use super::{DictionarySet, HeldWrites};
 use crate::error::{Error, Result};
-use crate::options::kind::StructureKind;
+use crate::options::kind::{DictionaryId, DictionaryPlace, StructureKind};
+use crate::options::Structure;
 use crate::schema::format::{self, KeyspaceId};
 use crate::schema::manifest::reachability::{DamageSurvey, lost};
 use crate::schema::manifest::{Manifest, ManifestWriter};
@@ -19,6 +21,7 @@ use alluvium_trees::map::{OrderedMap, StructureContext};
 use alluvium_trees::paged::{LostKeys, PagedDictionary, PagedOptions};
 use alluvium_trees::tiered::{LostRange, TieredTree, TreeOptions, TrunkShape};
 use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -150,6 +153,13 @@ impl DictionarySet {
                 surveyed.hashed_filters
             ));
         }
+        let is_used = |id: &DictionaryId| manifest.keyspaces.values().any(|of| of == id);
+        let unused = surveyed.discarded.iter().filter(|id| !is_used(id)).count();
+        if unused > 0 {
+            mended.push(format!(
+                "{unused} dictionaries that no keyspace uses could not be opened and were dropped"
+            ));
+        }
         let dictionaries = dictionaries.with_others(&manifest, cut, &surveyed)?;
         Ok((dictionaries, lost, mended))
     }
@@ -164,8 +174,8 @@ impl DictionarySet {
             home,
             tree,
             map: OnceLock::new(),
-            levels: OnceLock::new(),
-            hashed: OnceLock::new(),
+            levels: DictionaryTable::default(),
+            hashed: DictionaryTable::default(),
             paged: OnceLock::new(),
             volatile: OnceLock::new(),
             levels_options: how.levels(),
@@ -177,6 +187,7 @@ impl DictionarySet {
             held: Mutex::default(),
             left: Mutex::default(),
             placed: RwLock::default(),
+            unused: Mutex::default(),
             publishing: Mutex::default(),
             second_catalog: SecondCatalog::default(),
             time_ms: 0,
@@ -186,43 +197,39 @@ impl DictionarySet {
     }
 
     /// Opens the dictionaries other than the tree that a manifest lists. Levels or a map that have
-    /// lost a key range are discarded entirely. The hashed structure is discarded unless it has
-    /// lost only runs or filters.
+    /// lost a key range are discarded entirely. A hashed structure is discarded unless it has lost
+    /// only runs or filters.
     fn with_others(
         mut self,
         manifest: &Manifest,
         cut: SequenceNumber,
         surveyed: &DamageSurvey,
     ) -> Result<DictionarySet> {
-        // If the levels are discarded, they are created again for the first keyspace that uses
-        // them.
-        if let Some(root) = root_of(manifest, StructureKind::Levels)?.filter(|_| surveyed.levels.is_empty()) {
-            let levels = LevelsDictionary::open(self.home.clone(), &self.levels_options, root, cut)?;
-            self.levels.set(levels).expect("they were not made before");
-        }
+        self.open_levels(manifest, cut, surveyed)?;
         self.open_hashed(manifest, cut, surveyed)?;
+        self.require_different()?;
         self.open_pages(manifest, cut, surveyed)?;
         if root_of(manifest, StructureKind::Paged)?.is_none() {
             self.note_unlisted_pages()?;
         }
         if let Some(root) = root_of(manifest, StructureKind::Map)? {
-            let map = match surveyed.map.is_empty() {
-                true => OrderedMap::open(self.home.clone(), root, cut)?,
-                false => OrderedMap::create(self.home.clone(), cut),
+            let map = match surveyed.discarded.contains(&StructureKind::Map.dictionary()) {
+                false => OrderedMap::open(self.home.clone(), root, cut)?,
+                true => OrderedMap::create(self.home.clone(), cut),
             };
             self.map.set(map).expect("it was not made before");
         }
         let placed = self.placed.get_mut();
         for (&keyspace, &id) in &manifest.keyspaces {
-            match StructureKind::of_dictionary(id) {
+            match DictionaryPlace::of(id) {
                 // The manifest usually omits keyspaces that are in the tree.
-                Some(StructureKind::Tiered) => {}
-                Some(structure)
+                Some(DictionaryPlace::TREE) => {}
+                Some(place)
                     if manifest
                         .entry(id)
-                        .is_some_and(|entry| entry.kind == structure.kind()) =>
+                        .is_some_and(|entry| entry.kind == place.structure.kind()) =>
                 {
-                    placed.insert(keyspace, structure);
+                    placed.insert(keyspace, place);
                 }
                 _ => {}
             }
@@ -270,18 +277,46 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Opens the hashed structure without its unreadable runs and filters.
+    /// Opens all levels except those that are discarded, which are created again for the first
+    /// keyspace that uses them.
+    fn open_levels(&self, manifest: &Manifest, cut: SequenceNumber, surveyed: &DamageSurvey) -> Result<()> {
+        for (place, root) in roots_of(manifest, StructureKind::Levels)? {
+            if !surveyed.discarded.contains(&place.id()) {
+                let levels = LevelsDictionary::open(self.home.clone(), &self.levels_options, root, cut)?;
+                self.levels.set(place.number, levels);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens all hashed structures except those that are discarded. Leaves out their unreadable runs
+    /// and filters.
     fn open_hashed(&self, manifest: &Manifest, cut: SequenceNumber, surveyed: &DamageSurvey) -> Result<()> {
-        let root = root_of(manifest, StructureKind::Hashed)?;
-        let Some(root) = root.filter(|_| surveyed.hashed.is_empty()) else {
-            return Ok(());
-        };
-        let (home, options) = (self.home.clone(), &self.hashed_options);
-        let hashed = match surveyed.hashed_runs.is_empty() && surveyed.hashed_filters == 0 {
-            true => HashedStructure::open(home, options, root, cut)?,
-            false => HashedStructure::open_salvaged(home, options, root, cut)?,
-        };
-        self.hashed.set(hashed).expect("it was not made before");
+        for (place, root) in roots_of(manifest, StructureKind::Hashed)? {
+            let (home, options) = (self.home.clone(), &self.hashed_options);
+            let hashed = match surveyed.salvaged.contains(&place.id()) {
+                _ if surveyed.discarded.contains(&place.id()) => continue,
+                false => HashedStructure::open(home, options, root, cut)?,
+                true => HashedStructure::open_salvaged(home, options, root, cut)?,
+            };
+            self.hashed.set(place.number, hashed);
+        }
+        Ok(())
+    }
+
+    /// Fails if two dictionaries with the same structure have the same options (X1).
+    fn require_different(&self) -> Result<()> {
+        let mut found: HashMap<Structure, DictionaryId> = HashMap::new();
+        for (place, _) in self.all() {
+            let Some(options) = self.options_of(place) else {
+                continue;
+            };
+            let text = options.to_string();
+            if let Some(other) = found.insert(options, place.id()) {
+                let expected = format!("one dictionary with the options {text}");
+                return corrupt(expected, format!("dictionaries {other} and {}", place.id()));
+            }
+        }
         Ok(())
     }
 
@@ -360,16 +395,29 @@ fn in_pages(manifest: &Manifest, lost: &LostRange) -> Vec<LostRange> {
     .collect()
 }
 
-/// Returns a dictionary's root in the manifest, or `None` if the manifest does not list the
-/// dictionary.
+/// Returns the roots in the manifest of all dictionaries with this structure, with their places.
+fn roots_of(manifest: &Manifest, structure: StructureKind) -> Result<Vec<(DictionaryPlace, &[u8])>> {
+    let (first, kind) = (structure.dictionary(), structure.kind());
+    let of_kind = manifest.dictionaries.iter().filter(|entry| entry.kind == kind);
+    let roots = of_kind.map(|entry| match DictionaryPlace::of(entry.id) {
+        Some(place) if place.structure == structure => Ok((place, &entry.root[..])),
+        _ => {
+            let expected = match structure.has_several() {
+                true => format!("structures of kind {kind} only as dictionary {first} or a multiple of 256 more"),
+                false => format!("structures of kind {kind} only as dictionary {first}"),
+            };
+            corrupt(expected, format!("dictionary {}", entry.id))
+        }
+    });
+    roots.collect()
+}
+
+/// Returns the root in the manifest of the only dictionary with this structure, or `None` if the
+/// manifest does not list it.
 fn root_of(manifest: &Manifest, structure: StructureKind) -> Result<Option<&[u8]>> {
+    roots_of(manifest, structure)?;
     let id = structure.dictionary();
     let kind = structure.kind();
-    let mut of_kind = manifest.dictionaries.iter().filter(|entry| entry.kind == kind);
-    if let Some(other) = of_kind.find(|entry| entry.id != id) {
-        let expected = format!("structures of kind {kind} only as dictionary {id}");
-        return corrupt(expected, format!("dictionary {}", other.id));
-    }
     match manifest.entry(id) {
         Some(entry) if entry.kind == kind => Ok(Some(&entry.root)),
         None if structure == StructureKind::Tiered && !manifest.dictionaries.is_empty() => {

@@ -2,54 +2,79 @@
 
 use super::DictionarySet;
 use super::open::corrupt;
+use super::table::{DictionaryTable, MOST_LISTED};
 use super::volatile::VolatileMap;
+use crate::engine::readers::StructureRef;
 use crate::error::{Error, Result};
-use crate::options::kind::StructureKind;
-use crate::options::{HashedForm, PagedOptions};
+use crate::options::kind::{DictionaryPlace, StructureKind};
+use crate::options::{HashedOptions, LevelsOptions, PagedOptions, Structure};
 use crate::schema::catalog::KeyspaceDefinition;
 use crate::schema::format::{self, KeyspaceId};
 use alluvium_base::SequenceNumber;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_hashes::hashed::{HashedOptions, HashedStructure};
+use alluvium_hashes::hashed::{self, HashedStructure};
 use alluvium_trees::levels::LevelsDictionary;
 use alluvium_trees::map::OrderedMap;
 use alluvium_trees::paged::PagedDictionary;
 use std::sync::Arc;
 
 impl DictionarySet {
-    /// Fails unless the manifest places a keyspace of the durable generation in the dictionary of
-    /// its structure.
+    /// Fails unless the manifest places a keyspace of the durable generation in a dictionary of its
+    /// structure, with its options.
     pub(in crate::engine) fn require_placed(
         &self,
         keyspace: KeyspaceId,
         structure: StructureKind,
+        options: &Structure,
     ) -> Result<()> {
         let of_manifest = self.placed.read().get(&keyspace).copied();
-        let listed = of_manifest.unwrap_or(StructureKind::Tiered);
-        if listed == structure {
-            return Ok(());
+        let listed = of_manifest.unwrap_or(DictionaryPlace::TREE);
+        if listed.structure != structure {
+            let expected = format!("keyspace {keyspace} in a dictionary of kind {}", structure.kind());
+            return corrupt(expected, format!("in dictionary {}", listed.id()));
         }
-        let expected = format!(
-            "keyspace {keyspace} in dictionary {}, as the catalog says",
-            structure.dictionary()
-        );
-        corrupt(expected, format!("in dictionary {}", listed.dictionary()))
+        // Tests may place a keyspace in another structure than its options name. A dictionary that
+        // was lost to damage is created again.
+        let told = Some(options).filter(|options| options.kind() == structure);
+        let has = self.options_of(listed);
+        match told.zip(has).filter(|(told, has)| *told != has) {
+            None => Ok(()),
+            Some((told, has)) => corrupt(
+                format!("keyspace {keyspace} in a dictionary with the options {told}"),
+                format!("in dictionary {}, with the options {has}", listed.id()),
+            ),
+        }
     }
 
-    /// Places a keyspace in the dictionary of its structure, creating that dictionary if it does
-    /// not exist. Must be called before anything is written to the keyspace.
+    /// Returns the options of levels or of a hashed structure. Returns `None` for another structure,
+    /// and if the store does not have the dictionary.
+    pub(crate) fn options_of(&self, place: DictionaryPlace) -> Option<Structure> {
+        match self.get(place)? {
+            StructureRef::Levels(levels) => {
+                let has = levels.options();
+                let options = LevelsOptions::of_tree(has.policy.clone(), &has.stitching);
+                Some(Structure::Levels(options))
+            }
+            StructureRef::Hashed(hashed) => {
+                let has = hashed.options();
+                Some(Structure::Hashed(HashedOptions::of_hashes(has.form, has.index)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Places a keyspace in the dictionary with its structure and options, creating that dictionary
+    /// if it does not exist. Must be called before anything is written to the keyspace.
     pub(crate) fn place(&self, definition: &KeyspaceDefinition) -> Result<()> {
         let _publishing = self.publishing.lock();
         // A new dictionary contains all commits up to `cut`, because none of them writes to its
         // keys.
         let cut = self.tree.cut();
+        let mut place = DictionaryPlace::first(definition.structure);
         match definition.structure {
-            StructureKind::Tiered => {
-                self.placed.write().remove(&definition.id);
-                return Ok(());
-            }
-            StructureKind::Levels => self.place_in_levels(definition, cut)?,
-            StructureKind::Hashed => self.place_hashed(definition, cut)?,
+            StructureKind::Tiered => {}
+            StructureKind::Levels => place.number = self.place_in_levels(definition, cut)?,
+            StructureKind::Hashed => place.number = self.place_hashed(definition, cut)?,
             StructureKind::Volatile => self.place_volatile(definition, cut)?,
             StructureKind::Paged => self.place_in_pages(definition, cut)?,
             StructureKind::Map => {
@@ -57,74 +82,78 @@ impl DictionarySet {
                     .get_or_init(|| OrderedMap::create(self.home.clone(), cut));
             }
         }
-        self.placed.write().insert(definition.id, definition.structure);
+        self.note_placed(definition.id);
+        definition.set_dictionary(place);
+        match place == DictionaryPlace::TREE {
+            true => self.placed.write().remove(&definition.id),
+            false => self.placed.write().insert(definition.id, place),
+        };
         Ok(())
     }
 
-    /// Creates the levels for the first keyspace that uses them. Fails if a later keyspace has
-    /// different options for levels.
-    fn place_in_levels(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<()> {
+    /// Returns the number of the levels with the keyspace's options, which are created for the first
+    /// such keyspace.
+    fn place_in_levels(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<u8> {
         let asked = definition.options.structure.levels();
-        if self.levels.get().is_none() {
+        let structure = Structure::Levels(asked.clone());
+        self.find_or_add(&self.levels, &structure, || {
             let options = self.levels_options.clone().with_policy(asked.policy.clone());
             let options = options.with_stitching(asked.stitching());
-            let made = LevelsDictionary::create(self.home.clone(), options, cut)?;
-            self.levels.get_or_init(|| made);
-        }
-        let has = self.levels().options();
-        if (&has.policy, has.stitching) != (&asked.policy, asked.stitching()) {
-            return Err(Error::SharedOptionsDiffer {
-                keyspace: definition.name(),
-                option: "options of levels",
-                has: format!("{}{}", has.policy, has.stitching),
-                asked: asked.to_string(),
-            });
-        }
-        Ok(())
+            Ok(LevelsDictionary::create(self.home.clone(), options, cut)?)
+        })
     }
 
-    /// Creates the hashed structure for the first keyspace that uses it. Fails if a later keyspace
-    /// has a different form or index.
-    fn place_hashed(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<()> {
+    /// Returns the number of the hashed structure with the keyspace's options, which is created for
+    /// the first such keyspace.
+    fn place_hashed(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<u8> {
         let asked = definition.options.structure.hashed();
-        if self.hashed.get().is_none() {
+        let structure = Structure::Hashed(asked.clone());
+        self.find_or_add(&self.hashed, &structure, || {
             // The store's identifier, which was chosen at random when the store was created, serves
             // as the seed.
             let store = self.home.store.superblock().store;
-            let options = HashedOptions {
+            let options = hashed::HashedOptions {
                 form: asked.form.inner(),
                 seed: (store ^ (store >> 64)) as u64,
                 index: asked.index,
                 ..self.hashed_options.clone()
             };
-            let made = HashedStructure::create(self.home.clone(), options, cut)?;
-            self.hashed.get_or_init(|| made);
+            Ok(HashedStructure::create(self.home.clone(), options, cut)?)
+        })
+    }
+
+    /// Returns the number of the dictionary with these options. If there is none, adds the one that
+    /// `create` returns. Fails if the store has too many dictionaries with this structure.
+    fn find_or_add<T>(
+        &self,
+        table: &DictionaryTable<T>,
+        options: &Structure,
+        create: impl FnOnce() -> Result<T>,
+    ) -> Result<u8> {
+        let structure = options.kind();
+        let has_them = |place: &DictionaryPlace| self.options_of(*place).as_ref() == Some(options);
+        if let Some(place) = self.places(structure).find(has_them) {
+            return Ok(place.number);
         }
-        let has = self.hashed().options();
-        let differs = |option, has: String, asked: String| {
-            Err(Error::SharedOptionsDiffer {
-                keyspace: definition.name(),
-                option,
-                has,
-                asked,
-            })
+        let in_use = self
+            .places(structure)
+            .filter(|&place| self.get(place).is_some() && self.is_listed(place));
+        let number = match in_use.count() {
+            ..MOST_LISTED => table.free_number(),
+            _ => None,
         };
-        if has.form != asked.form.inner() {
-            let has = HashedForm::of(has.form);
-            return differs(
-                "form of the hashed structure",
-                has.to_string(),
-                asked.form.to_string(),
-            );
-        }
-        if has.index != asked.index {
-            return differs(
-                "index of the hashed structure",
-                has.index.to_string(),
-                asked.index.to_string(),
-            );
-        }
-        Ok(())
+        let Some(number) = number else {
+            return Err(Error::BadOption {
+                option: "structure",
+                why: format!(
+                    "the store has {MOST_LISTED} dictionaries of the structure {} with other options than {options}: \
+                     give the options of an existing keyspace, or drop keyspaces, compact and open the store again",
+                    structure.name()
+                ),
+            });
+        };
+        table.set(number, create()?);
+        Ok(number)
     }
 
     /// Places a keyspace in the volatile map, which is created for the first volatile keyspace.
@@ -181,12 +210,12 @@ impl DictionarySet {
         self.leave_pages()
     }
 
-    /// Returns the key ranges that belong to a structure, in ascending order.
-    pub(super) fn keys_of(&self, structure: StructureKind) -> Arc<[KeyRange]> {
+    /// Returns the key ranges that belong to a dictionary, in ascending order.
+    pub(super) fn keys_of(&self, place: DictionaryPlace) -> Arc<[KeyRange]> {
         let placed = self.placed.read();
         let range = |id| KeyRange::new(&format::prefix(id), Some(&format::prefix(id + 1)));
-        if structure != StructureKind::Tiered {
-            let own = placed.iter().filter(|(_, of)| **of == structure);
+        if place != DictionaryPlace::TREE {
+            let own = placed.iter().filter(|(_, of)| **of == place);
             return own.map(|(&id, _)| range(id)).collect();
         }
         let mut low: Box<[u8]> = Box::default();

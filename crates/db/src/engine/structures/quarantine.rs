@@ -15,7 +15,7 @@
 
 use super::DictionarySet;
 use crate::error::{Error, Result};
-use crate::options::kind::StructureKind;
+use crate::options::kind::{DictionaryPlace, StructureKind};
 use crate::schema::format::{self, LogWrite, LogWriteIter};
 use crate::schema::manifest::{self, DictionaryBacklog, DictionaryEntry, Manifest};
 use alluvium_base::{Purpose, SequenceNumber};
@@ -59,10 +59,10 @@ impl DictionarySet {
     }
 
     /// Returns all dictionaries except quarantined in-place pages.
-    pub(in crate::engine) fn live(&self) -> impl Iterator<Item = (StructureKind, &dyn Dictionary)> {
+    pub(in crate::engine) fn live(&self) -> impl Iterator<Item = (DictionaryPlace, &dyn Dictionary)> {
         let has_aside = self.has_quarantined_pages();
-        let is_live = move |of: &StructureKind| !(has_aside && *of == StructureKind::Paged);
-        self.all().filter(move |(structure, _)| is_live(structure))
+        let is_live = move |of: &DictionaryPlace| !(has_aside && *of == DictionaryPlace::PAGES);
+        self.all().filter(move |(place, _)| is_live(place))
     }
 
     /// Quarantines the in-place pages because of `damage`. No checkpoint may be in progress.
@@ -136,7 +136,7 @@ impl DictionarySet {
         let placed = self.placed.read();
         let is_own = |key: &[u8]| {
             let keyspace = format::split(key).map(|(_, id)| id);
-            keyspace.and_then(|id| placed.get(&id)) == Some(&StructureKind::Paged)
+            keyspace.and_then(|id| placed.get(&id)) == Some(&DictionaryPlace::PAGES)
         };
         while aside.through < at {
             let (after, behind) = (aside.through, &mut aside.behind);
@@ -196,7 +196,7 @@ impl DictionarySet {
             | LogWrite::Ingest { first: key, .. } => format::split(key).map(|(_, id)| id),
             LogWrite::Volatile => None,
         });
-        let mut own = ids.filter(|id| placed.get(id) == Some(&StructureKind::Paged));
+        let mut own = ids.filter(|id| placed.get(id) == Some(&DictionaryPlace::PAGES));
         own.next()
     }
 

@@ -2,9 +2,10 @@
 
 use super::DictionarySet;
 use crate::error::Result;
-use crate::options::kind::StructureKind;
+use crate::options::kind::{DictionaryPlace, StructureKind};
 use crate::schema::format;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_hashes::hashed::HashRepairResult;
 use alluvium_trees::RunRepairResult;
 use alluvium_trees::tiered::LostRange;
 
@@ -40,21 +41,33 @@ impl DictionarySet {
             }
         };
         note(self.tree.repair()?, "the tree");
-        if let Some(levels) = self.levels.get() {
+        for (_, levels) in self.levels.all() {
             note(levels.repair()?, "keyspaces in levels");
         }
         Ok((lost, done))
     }
 
-    /// Like [`DictionarySet::repair_runs`], but only for the hashed structure.
+    /// Like [`DictionarySet::repair_runs`], but only for the hashed structures.
     fn mend_hashed(&self) -> Result<(Vec<LostRange>, Vec<String>)> {
         let (mut lost, mut done) = (Vec::new(), Vec::new());
-        let Some(hashed) = self.hashed.get() else {
-            return Ok((lost, done));
-        };
-        let mended = hashed.repair()?;
+        for (number, hashed) in self.hashed.all() {
+            let structure = StructureKind::Hashed;
+            let place = DictionaryPlace { structure, number };
+            self.note_mended(place, hashed.repair()?, &mut lost, &mut done);
+        }
+        Ok((lost, done))
+    }
+
+    /// Adds what the repair of a hashed structure lost to `lost`, and what it did to `done`.
+    fn note_mended(
+        &self,
+        place: DictionaryPlace,
+        mended: HashRepairResult,
+        lost: &mut Vec<LostRange>,
+        done: &mut Vec<String>,
+    ) {
         let placed = self.placed.read();
-        let hashed = placed.iter().filter(|(_, of)| **of == StructureKind::Hashed);
+        let hashed = placed.iter().filter(|(_, of)| **of == place);
         for gone in mended.gone {
             let what = gone.what;
             match gone.key {
@@ -63,7 +76,8 @@ impl DictionarySet {
                     let range = KeyRange::new(&key, Some(&behind));
                     lost.push(LostRange { range, what });
                 }
-                // A hash does not identify a keyspace, so every hashed keyspace may have lost data.
+                // A hash does not identify a keyspace, so each of the structure's keyspaces may
+                // have lost data.
                 None => lost.extend(hashed.clone().map(|(&keyspace, _)| LostRange {
                     range: KeyRange::new(&format::prefix(keyspace), Some(&format::prefix(keyspace + 1))),
                     what: what.clone(),
@@ -87,6 +101,5 @@ impl DictionarySet {
                 "damaged pages of hashed keyspaces remain, because the intact parts of their runs could not be rewritten: {why}"
             ));
         }
-        Ok((lost, done))
     }
 }

@@ -2,16 +2,14 @@
 
 use super::DictionarySet;
 use crate::error::Result;
-use crate::options::kind::StructureKind;
+use crate::options::kind::{DictionaryPlace, StructureKind};
 use crate::schema::manifest;
 use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::contract::Dictionary;
 use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::store::Store;
 use alluvium_storage::superblock::PAGES;
-use alluvium_trees::levels::{LevelsDictionary, LevelsStats};
 use alluvium_trees::paged::{self, PagedDictionary, PagedOutline, PagedStats};
-use alluvium_trees::run_locations::RunPlace;
 
 /// A hold on the in-place pages. While it exists, no page is freed that the current durable
 /// generation or a later one needs.
@@ -59,19 +57,6 @@ impl DictionarySet {
             .unwrap_or_default()
     }
 
-    /// Returns the statistics of the levels, or `None` if there are none.
-    pub(crate) fn levels_stats(&self) -> Option<LevelsStats> {
-        self.levels.get().map(LevelsDictionary::stats)
-    }
-
-    /// Returns the location of each run of the tree and of the levels, without reading from the
-    /// device.
-    pub(crate) fn places(&self) -> Vec<RunPlace> {
-        let mut places = self.tree.places();
-        places.extend(self.levels.get().into_iter().flat_map(LevelsDictionary::places));
-        places
-    }
-
     /// Reads every node of the in-place pages, and returns a summary of how the pages are used.
     /// Returns `None` if there are no such pages.
     pub(crate) fn outline_pages(&self) -> Result<Option<PagedOutline>> {
@@ -85,7 +70,7 @@ impl DictionarySet {
             .placed
             .get_mut()
             .values()
-            .any(|structure| *structure == StructureKind::Paged);
+            .any(|place| *place == DictionaryPlace::PAGES);
         if is_used {
             return Ok(());
         }

@@ -8,7 +8,7 @@
 use super::DictionarySet;
 use crate::engine::CommitRecord;
 use crate::error::{Error, Result};
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use crate::schema::format::{self, KeyspaceId, LogWrite};
 use alluvium_base::MessageKind;
 use alluvium_dictionary::contract::Dictionary;
@@ -35,14 +35,14 @@ pub(in crate::engine) enum LoggedPart {
 }
 
 /// Returns whether a key belongs to a volatile keyspace.
-fn is_volatile(placed: &BTreeMap<KeyspaceId, StructureKind>, key: &[u8]) -> bool {
+fn is_volatile(placed: &BTreeMap<KeyspaceId, DictionaryPlace>, key: &[u8]) -> bool {
     let keyspace = format::split(key).map(|(_, id)| id);
-    let structure = keyspace.and_then(|id| placed.get(&id));
-    structure.is_some_and(|structure| !structure.lasts())
+    let place = keyspace.and_then(|id| placed.get(&id));
+    place.is_some_and(|place| !place.structure.lasts())
 }
 
 /// Returns the part of a commit that must be logged, which leaves out writes to volatile keyspaces.
-fn without_volatile(placed: &BTreeMap<KeyspaceId, StructureKind>, commit: &CommitRecord<'_>) -> LoggedPart {
+fn without_volatile(placed: &BTreeMap<KeyspaceId, DictionaryPlace>, commit: &CommitRecord<'_>) -> LoggedPart {
     let mut record = Vec::new();
     let (mut kept, mut left_out) = (0_u32, 0_u32);
     for write in commit.writes().flatten() {
@@ -136,10 +136,13 @@ impl DictionarySet {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
+    use crate::options::kind::StructureKind;
 
     #[test]
     fn the_log_gets_what_lasts_and_a_number_for_each_other_write() {
-        let placed = BTreeMap::from([(7, StructureKind::Volatile), (8, StructureKind::Levels)]);
+        let structures = [(7, StructureKind::Volatile), (8, StructureKind::Levels)];
+        let placed = structures.map(|(id, structure)| (id, DictionaryPlace::first(structure)));
+        let placed = BTreeMap::from(placed);
         let commit = |keyspaces: &[KeyspaceId]| {
             let mut commit = CommitRecord::default();
             for &keyspace in keyspaces {

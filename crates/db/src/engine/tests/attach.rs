@@ -6,7 +6,7 @@ use crate::engine::ingest::{AttachPreconditions, IngestAttachment};
 use crate::engine::{ConditionVerdict, RunningIngest};
 use crate::error::Result;
 use crate::keyspace::Keyspace;
-use crate::options::kind::StructureKind;
+use crate::options::kind::DictionaryPlace;
 use crate::schema::catalog::CommitKeyspaces;
 use crate::schema::format;
 use alluvium_base::Message;
@@ -60,7 +60,7 @@ impl AttachPreconditions for RecordedConditions<'_> {
 }
 
 fn ingest(keyspace: &Keyspace) -> (Arc<RunningIngest>, Vec<u8>) {
-    let ingest = engine(keyspace).begin_ingest(StructureKind::Tiered).unwrap();
+    let ingest = engine(keyspace).begin_ingest(DictionaryPlace::TREE).unwrap();
     let key = format::tree_key(&keyspace.definition().prefix, b"key");
     ingest.push(&key, Message::put(0, b"attached")).unwrap().unwrap();
     (ingest, key.to_vec())

@@ -1,11 +1,11 @@
-//! The encoding of the manifest, version 3. All integers are little-endian. A *varint* is an
+//! The encoding of the manifest, version 4. All integers are little-endian. A *varint* is an
 //! integer in LEB128 encoding, with at most 10 bytes.
 //!
 //! The superblock payload, which is empty before the first checkpoint:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  version, 3
+//!      0     1  version: 4 where a structure has several dictionaries, or 3
 //!      1     1  0: the manifest follows; 1: a pointer to it follows
 //!      2        the manifest, or the pointer (40), as the values of leaves have it
 //! ```
@@ -28,21 +28,27 @@
 //! ```
 //!
 //! Version 2 ends before the time, and version 1 before the catalog's records. Both can still be
-//! read.
+//! read. Up to version 3, a store has at most one dictionary of each structure.
+//!
+//! The number of a structure's first dictionary is listed in `crates/db/src/options/kind.rs`, and
+//! each further one has a number that is a multiple of 256 higher. The root of levels and that of a
+//! hashed structure begin with the options. No two dictionaries of a structure have the same ones.
 //!
 //! Keyspace number 0 is the catalog, which is in dictionary 0. The largest 32-bit number is never
 //! used for a keyspace. Structure kinds have the same numbers as in catalog records; they are
 //! listed in `crates/db/src/options/kind.rs`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use crate::options::kind::DictionaryId;
+use crate::options::kind::{APART as APART_IDS, DictionaryId};
 use crate::schema::format::{CATALOG, KeyspaceId};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 use std::collections::BTreeMap;
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
+/// The version of stores with at most one dictionary of each structure.
+const SINGLE_VERSION: u8 = 3;
 const FIRST_VERSION: u8 = 1;
 const HERE: u8 = 0;
 const APART: u8 = 1;
@@ -122,25 +128,25 @@ impl DictionaryBacklog {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SuperblockPayload {
     Inline(Manifest),
-    /// Pointer to a manifest that is too long for the superblock payload.
-    External(ValuePointer),
+    /// The version of a manifest that is too long for the superblock payload, and a pointer to it.
+    External(u8, ValuePointer),
 }
 
 impl SuperblockPayload {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
         match self {
             SuperblockPayload::Inline(manifest) => {
-                out.push(HERE);
+                let mut out = vec![manifest.version(), HERE];
                 out.extend_from_slice(&manifest.encode());
+                out
             }
-            SuperblockPayload::External(pointer) => {
-                out.push(APART);
+            SuperblockPayload::External(version, pointer) => {
+                let mut out = vec![*version, APART];
                 pointer.encode(&mut out);
+                out
             }
         }
-        out
     }
 
     /// Decodes a superblock payload, which must not be empty.
@@ -161,14 +167,15 @@ impl SuperblockPayload {
         let rest = reader.take(reader.remaining()).map_err(cut)?;
         match (version, form) {
             (FIRST_VERSION..=VERSION, HERE) => Ok(SuperblockPayload::Inline(Manifest::decode(rest, place)?)),
-            (FIRST_VERSION..=VERSION, APART) => Ok(SuperblockPayload::External(ValuePointer::decode(
-                rest, place, page_size,
-            )?)),
+            (FIRST_VERSION..=VERSION, APART) => {
+                let pointer = ValuePointer::decode(rest, place, page_size)?;
+                Ok(SuperblockPayload::External(version, pointer))
+            }
             _ => {
                 let found = format!("version {version}, form {form}");
                 Err(Error::corrupt(
                     place.clone(),
-                    "a manifest of version 1 to 3",
+                    "a manifest of version 1 to 4",
                     found,
                 ))
             }
@@ -177,6 +184,16 @@ impl SuperblockPayload {
 }
 
 impl Manifest {
+    /// Returns the lowest version that has everything in this manifest, so that earlier versions of
+    /// the program can read it if possible.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        match self.dictionaries.iter().any(|entry| entry.id >= APART_IDS) {
+            true => VERSION,
+            false => SINGLE_VERSION,
+        }
+    }
+
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -344,16 +361,18 @@ mod tests {
 
     const FIRST: &[u8] = b"\x01\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00";
     const SECOND: &[u8] = b"\x02\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00";
-    const BYTES: &[u8] = b"\x03\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00\xac\x02\x01\xac\x02\x07\x02\x08\x09\x03put\x90\x03\x00";
+    const BYTES: &[u8] = b"\x04\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00\xac\x02\x01\xac\x02\x07\x02\x08\x09\x03put\x90\x03\x00";
 
     fn decode(bytes: &[u8]) -> Result<SuperblockPayload> {
         SuperblockPayload::decode(bytes, &place(), PageSize::MIN)
     }
 
     #[test]
-    fn the_bytes_of_version_3_do_not_change_and_those_of_versions_1_and_2_are_read() {
+    fn the_bytes_of_version_4_do_not_change_and_those_of_versions_1_to_3_are_read() {
         assert_eq!(SuperblockPayload::Inline(example()).encode(), BYTES);
         assert_eq!(decode(BYTES).unwrap(), SuperblockPayload::Inline(example()));
+        let third = [b"\x03", &BYTES[1..]].concat();
+        assert_eq!(decode(&third).unwrap(), SuperblockPayload::Inline(example()));
         let before = Manifest {
             time_ms: 0,
             behind: BTreeMap::new(),
@@ -376,14 +395,27 @@ mod tests {
             pages: 1,
             codec: NodeCodec::None,
         };
-        let pointer = SuperblockPayload::External(ValuePointer {
+        let value = ValuePointer {
             node,
             at: 0,
             len: 4000,
-        });
+        };
+        let pointer = SuperblockPayload::External(3, value);
         let bytes = pointer.encode();
         assert_eq!((bytes.len(), &bytes[..2]), (42, &[3, 1][..]));
         assert_eq!(decode(&bytes).unwrap(), pointer);
+    }
+
+    #[test]
+    fn earlier_versions_can_read_a_store_with_one_dictionary_of_each_structure() {
+        let mut single = example();
+        single.dictionaries[1].id = 255;
+        assert_eq!((single.version(), example().version()), (3, 4));
+        single.keyspaces.clear();
+        single.behind.clear();
+        let bytes = SuperblockPayload::Inline(single.clone()).encode();
+        assert_eq!(bytes[0], 3);
+        assert_eq!(decode(&bytes).unwrap(), SuperblockPayload::Inline(single));
     }
 
     #[test]
@@ -424,8 +456,8 @@ mod tests {
     #[test]
     fn a_newer_version_is_named() {
         let mut bytes = BYTES.to_vec();
-        bytes[0] = 4;
-        assert!(matches!(decode(&bytes), Err(Error::NewerFormat { found: 4, .. })));
+        bytes[0] = 5;
+        assert!(matches!(decode(&bytes), Err(Error::NewerFormat { found: 5, .. })));
         bytes[0] = 0;
         assert!(matches!(decode(&bytes), Err(Error::Corrupt { .. })));
     }

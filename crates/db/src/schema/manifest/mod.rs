@@ -46,7 +46,7 @@ impl ManifestWriter {
         let (manifest, apart) = match decode(&payload, DataFiles::of(store))? {
             None => (Manifest::default(), None),
             Some(SuperblockPayload::Inline(manifest)) => (manifest, None),
-            Some(SuperblockPayload::External(pointer)) => {
+            Some(SuperblockPayload::External(_, pointer)) => {
                 let (blob, bytes) = Blob::open(store, &pointer)?;
                 (Manifest::decode(&bytes, &pointer.node.place())?, Some(blob))
             }
@@ -66,7 +66,8 @@ impl ManifestWriter {
             && payload.len() > MAX_PAYLOAD
         {
             let blob = store.poison_on_error(Blob::write(store, &manifest.encode()))?;
-            payload = SuperblockPayload::External(*blob.pointer()).encode();
+            let version = manifest.version();
+            payload = SuperblockPayload::External(version, *blob.pointer()).encode();
             apart = Some(blob);
         }
         let before = std::mem::replace(&mut *self.apart.lock(), apart);
@@ -105,7 +106,7 @@ pub(crate) fn read(
     match decode(payload, files)? {
         None => Ok((Manifest::default(), Vec::new())),
         Some(SuperblockPayload::Inline(manifest)) => Ok((manifest, Vec::new())),
-        Some(SuperblockPayload::External(pointer)) => {
+        Some(SuperblockPayload::External(_, pointer)) => {
             let (bytes, nodes) = blob::read(files, &pointer, purpose)?;
             Ok((Manifest::decode(&bytes, &pointer.node.place())?, nodes))
         }

@@ -1,7 +1,7 @@
 //! Traverses all data that can be reached from the manifest, in both open and closed stores.
 
 use super::{DictionaryEntry, Manifest, read};
-use crate::options::kind::StructureKind;
+use crate::options::kind::{DictionaryId, StructureKind};
 use crate::schema::format;
 use alluvium_base::Purpose;
 use alluvium_device::Directory;
@@ -13,6 +13,7 @@ use alluvium_storage::extents::ReachableExtent;
 use alluvium_storage::{DiskLocation, Error, Result};
 use alluvium_trees::tiered::{self, CheckFindings, CheckProgress, LostRange, TreeSalvage};
 use alluvium_trees::{levels, map, paged};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Damage found in the data needed to open a store.
@@ -22,15 +23,20 @@ pub(crate) struct DamageSurvey {
     pub(crate) tree: Option<TreeSalvage>,
     /// Keyspaces of an unreadable ordered map, which is discarded.
     pub(crate) map: Vec<LostRange>,
-    /// Keyspaces of levels with a run that cannot be opened. The levels are discarded.
+    /// Keyspaces of levels with a run that cannot be opened. These levels are discarded.
     pub(crate) levels: Vec<LostRange>,
-    /// Keyspaces of a hashed structure with an unreadable list of runs. The structure is discarded.
+    /// Keyspaces of hashed structures with an unreadable list of runs. These structures are
+    /// discarded.
     pub(crate) hashed: Vec<LostRange>,
-    /// Keyspace data lost with the runs of a hashed structure that cannot be opened.
+    /// Keyspace data lost with the runs of hashed structures that cannot be opened.
     pub(crate) hashed_runs: Vec<LostRange>,
-    /// Number of routing filters of a hashed structure that cannot be opened. The structure works
+    /// Number of routing filters of hashed structures that cannot be opened. The structures work
     /// without them.
     pub(crate) hashed_filters: u64,
+    /// The levels and hashed structures that are discarded.
+    pub(crate) discarded: BTreeSet<DictionaryId>,
+    /// The hashed structures that have lost only runs or filters.
+    pub(crate) salvaged: BTreeSet<DictionaryId>,
     /// Set when the in-place pages are opened, if none of them can be read. The pages are then
     /// discarded.
     pub(crate) has_lost_pages: bool,
@@ -161,7 +167,8 @@ fn of(structure: StructureKind) -> RootFunctions {
             reached: levels::reached,
             survey: |files, manifest, entry, surveyed| {
                 let reached = levels::reached(files, &entry.root);
-                or_lost(reached, manifest, entry, &mut surveyed.levels)
+                let DamageSurvey { levels, discarded, .. } = surveyed;
+                or_lost(reached, (manifest, entry), levels, discarded)
             },
             check: |files, _, root, live_bytes, tell| levels::check_files(files, root, live_bytes, tell),
         },
@@ -185,7 +192,8 @@ fn of(structure: StructureKind) -> RootFunctions {
             reached: map::reached,
             survey: |files, manifest, entry, surveyed| {
                 let reached = map::reached(files, &entry.root);
-                or_lost(reached, manifest, entry, &mut surveyed.map)
+                let DamageSurvey { map, discarded, .. } = surveyed;
+                or_lost(reached, (manifest, entry), map, discarded)
             },
             check: |files, _, root, _, _| Ok(map::check_files(files, root)),
         },
@@ -211,26 +219,31 @@ fn survey_hashed(
     surveyed: &mut DamageSurvey,
 ) -> Result<Vec<ReachableExtent>> {
     let survey = hashed::survey(files, &entry.root).map(|survey| {
+        if !survey.lost.is_empty() || survey.filters > 0 {
+            surveyed.salvaged.insert(entry.id);
+        }
         let lost = survey.lost.iter();
         let lost = lost.flat_map(|what| of_each(manifest, entry, what));
-        surveyed.hashed_runs = lost.collect();
-        surveyed.hashed_filters = survey.filters;
+        surveyed.hashed_runs.extend(lost);
+        surveyed.hashed_filters += survey.filters;
         survey.reached
     });
-    or_lost(survey, manifest, entry, &mut surveyed.hashed)
+    let DamageSurvey { hashed, discarded, .. } = surveyed;
+    or_lost(survey, (manifest, entry), hashed, discarded)
 }
 
-/// Returns the reachable extents of a dictionary. If its root is damaged, adds all its keyspaces to
-/// `all` as lost and returns no extents.
+/// Returns the reachable extents of a dictionary. If its root is damaged, adds the dictionary to
+/// `discarded` and all its keyspaces to `all` as lost, and returns no extents.
 fn or_lost(
     reached: Result<Vec<ReachableExtent>>,
-    manifest: &Manifest,
-    entry: &DictionaryEntry,
+    (manifest, entry): (&Manifest, &DictionaryEntry),
     all: &mut Vec<LostRange>,
+    discarded: &mut BTreeSet<DictionaryId>,
 ) -> Result<Vec<ReachableExtent>> {
     match reached {
         Err(error @ Error::Corrupt { .. }) => {
-            *all = lost(manifest, entry, &error);
+            all.extend(lost(manifest, entry, &error));
+            discarded.insert(entry.id);
             Ok(Vec::new())
         }
         other => other,
