@@ -14,10 +14,12 @@
 
 mod contract;
 mod error;
+mod ordinary;
 mod types;
 
 pub use contract::{ChangeListener, FileSystem};
 pub use error::{Error, ErrorKind, Result};
+pub use ordinary::{AccessTimes, OrdinaryDirectory, OrdinaryDirectoryLock};
 pub use types::{
     AllocateMode, AttributeChange, Attributes, DirectoryEntry, FileKind, Inode, NewNode, RenameMode,
     SeekTarget, SetMode, SpaceStatistics, TimeChange, Timestamp, WritePosition,
