@@ -1,10 +1,36 @@
 //! Mounts of file systems through FUSE.
 //!
 //! *Scope*: the translation between FUSE and [`alluvium_files::FileSystem`]; what the kernel may
-//! cache; views of a mount in a namespace of their own.
+//! cache; views of a file system that only one command and its descendants see.
 //!
 //! *Must not depend on*: how a file system keeps its files.
 //!
 //! Invariants:
 //!
-//! - **M1** The kernel caches nothing that another view of the files may change without a notice.
+//! - **M1** The kernel caches nothing that another view of the files may change without a notice,
+//!   except for as long as the timeouts of [`MountOptions`].
+//! - **M2** No handler of a request waits for a notice to the kernel: one thread delivers all of
+//!   them.
+//! - **M3** The file system holds an inode once for each open file, and once for each directory or
+//!   special file that the kernel refers to. The end of a mount takes all of these back.
+//! - **M4** After [`Mount::unmount`] and [`View::wait`], nothing reaches the file system any more.
+//! - **M5** A panic in a handler answers EIO to that request, and the mount continues.
+
+#![warn(missing_docs)]
+#![cfg(target_os = "linux")]
+
+mod acl;
+mod attach;
+mod error;
+mod fuse;
+mod mount;
+mod nodes;
+mod notices;
+mod options;
+mod serve;
+//mod view;
+
+pub use error::MountError;
+pub use mount::{Mount, MountState};
+pub use options::{DeviceFiles, MountAccess, MountOptions, PageRetention, Writability, WriteCaching};
+//pub use view::{Descendants, View, ViewOptions, ViewOutcome, run_in_view};

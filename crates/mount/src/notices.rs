@@ -1,0 +1,159 @@
+//! Notices to the kernel of what others have changed. The file system reports changes from any
+//! thread, also while requests are served; a thread of its own passes them on, because the kernel
+//! takes a notice only once the requests about the same directory are answered (M2).
+
+use crate::nodes::Nodes;
+use alluvium_files::{ChangeListener, Inode};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the kernel is to drop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// What it knows of a name.
+    Entry { parent: Inode, name: Vec<u8> },
+    /// The attributes and the contents of an inode.
+    Contents(Inode),
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Notice>,
+    /// Number of notices that were ever queued.
+    queued: u64,
+    /// Number of notices that the kernel has taken.
+    delivered: u64,
+    has_ended: bool,
+}
+
+/// The notices of a mount that wait for the kernel.
+pub(crate) struct Notices {
+    nodes: Arc<Nodes>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    epoch: AtomicU64,
+}
+
+impl Notices {
+    pub(crate) fn new(nodes: Arc<Nodes>) -> Notices {
+        Notices {
+            nodes,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            epoch: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the number of changes that were reported so far.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Queues a notice that the kernel's copy of an inode's contents is wrong.
+    pub(crate) fn inode_is_stale(&self, inode: Inode) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        if self.nodes.knows(inode) {
+            self.nodes.set_default_list(inode, None);
+            self.push(Notice::Contents(inode));
+        }
+    }
+
+    fn push(&self, notice: Notice) {
+        let mut queue = self.queue.lock();
+        if queue.has_ended || queue.waiting.back() == Some(&notice) {
+            return;
+        }
+        queue.waiting.push_back(notice);
+        queue.queued += 1;
+        self.changed.notify_all();
+    }
+
+    /// Passes notices on until the mount ends.
+    pub(crate) fn deliver(&self, send: impl Fn(&Notice)) {
+        while let Some(notice) = self.next() {
+            send(&notice);
+            self.queue.lock().delivered += 1;
+            self.changed.notify_all();
+        }
+    }
+
+    fn next(&self) -> Option<Notice> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.has_ended {
+                return None;
+            }
+            if let Some(notice) = queue.waiting.pop_front() {
+                return Some(notice);
+            }
+            self.changed.wait(&mut queue);
+        }
+    }
+
+    /// Waits until the kernel has taken all notices that are queued now, or the mount has ended.
+    pub(crate) fn settle(&self) {
+        let mut queue = self.queue.lock();
+        let until = queue.queued;
+        while queue.delivered < until && !queue.has_ended {
+            self.changed.wait(&mut queue);
+        }
+    }
+
+    /// Drops the notices that wait: the mount has ended.
+    pub(crate) fn end(&self) {
+        let mut queue = self.queue.lock();
+        queue.has_ended = true;
+        queue.waiting.clear();
+        self.changed.notify_all();
+    }
+}
+
+/// The kernel knows entries only of directories that it refers to, so the mount drops notices of
+/// others at once: a commit of a million new files in new directories costs nothing here.
+impl ChangeListener for Notices {
+    fn name_changed(&self, parent: Inode, name: &[u8]) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        if self.nodes.knows(parent) {
+            let name = name.to_vec();
+            self.push(Notice::Entry { parent, name });
+        }
+    }
+
+    fn inode_changed(&self, inode: Inode) {
+        self.inode_is_stale(inode);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_the_kernel_does_not_know_needs_no_notice() {
+        let notices = Notices::new(Arc::new(Nodes::new()));
+        notices.name_changed(Inode(7), b"name");
+        assert_eq!((notices.queue.lock().queued, notices.epoch()), (0, 1));
+        notices.name_changed(Inode::ROOT, b"name");
+        notices.name_changed(Inode::ROOT, b"name");
+        assert_eq!((notices.queue.lock().queued, notices.epoch()), (1, 3));
+    }
+
+    #[test]
+    fn settling_waits_for_the_kernel_and_ends_with_the_mount() {
+        let notices = Arc::new(Notices::new(Arc::new(Nodes::new())));
+        notices.name_changed(Inode::ROOT, b"name");
+        let settling = notices.clone();
+        let waiting = std::thread::spawn(move || settling.settle());
+        let delivering = notices.clone();
+        let thread = std::thread::spawn(move || {
+            delivering.deliver(|notice| assert!(matches!(notice, Notice::Entry { .. })));
+        });
+        waiting.join().unwrap();
+        assert_eq!(notices.queue.lock().delivered, 1);
+        notices.end();
+        thread.join().unwrap();
+        notices.settle();
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests through the kernel: every one mounts a file system in memory.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod memory;
+mod operations;
+mod support;
