@@ -125,6 +125,21 @@ impl Db {
         })
     }
 
+    /// Returns whether two handles belong to the same open store.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// let one = alluvium::Db::open(place.path().join("one"))?;
+    /// let other = alluvium::Db::open(place.path().join("other"))?;
+    /// assert!(one.is_same_store(&one.clone()));
+    /// assert!(!one.is_same_store(&other));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_same_store(&self, other: &Db) -> bool {
+        self.shared().number() == other.shared().number()
+    }
+
     pub(crate) fn engine(&self) -> &Engine {
         &self.shared.engine
     }

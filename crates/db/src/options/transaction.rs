@@ -68,6 +68,9 @@ pub struct TransactionOptions {
     pub max_write_bytes: Option<usize>,
     /// Maximum number of attempts of [`Db::transaction`](crate::Db::transaction).
     pub max_tries: u32,
+    /// Whether the commit may use the space reserved for deletes. See
+    /// [`TransactionOptions::frees_space`].
+    pub frees_space: bool,
 }
 
 impl Default for TransactionOptions {
@@ -82,6 +85,7 @@ impl Default for TransactionOptions {
             memory: None,
             max_write_bytes: None,
             max_tries: 64,
+            frees_space: false,
         }
     }
 }
@@ -170,6 +174,29 @@ impl TransactionOptions {
     #[must_use]
     pub fn max_tries(mut self, most: u32) -> TransactionOptions {
         self.max_tries = most;
+        self
+    }
+
+    /// Declares that the transaction frees more space than its writes need, so that its commit
+    /// succeeds on a full disk, as a delete does. Use it for transactions that delete data and
+    /// update a few small records with it, such as counters. It has no effect on a transaction with
+    /// more than 128 KiB of writes.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::TransactionOptions;
+    /// let (pictures, totals) = (db.keyspace("pictures")?, db.keyspace("totals")?);
+    /// pictures.put("elbe", vec![7; 10_000])?;
+    /// let mut removal = db.begin_with(&TransactionOptions::new().frees_space());
+    /// removal.delete(&pictures, "elbe")?;
+    /// removal.put(&totals, "pictures", "0")?;
+    /// removal.commit()?;
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn frees_space(mut self) -> TransactionOptions {
+        self.frees_space = true;
         self
     }
 }

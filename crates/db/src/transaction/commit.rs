@@ -21,6 +21,10 @@ use alluvium_base::SequenceNumber;
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 
+/// Maximum length of a commit that may use the space reserved for deletes although it does not only
+/// delete, in bytes.
+const MOST_FREEING_BYTES: u64 = 128 << 10;
+
 /// A transaction that is ready to commit. It owns no handle of the store, so another thread can
 /// commit it.
 struct PreparedCommit {
@@ -148,6 +152,9 @@ impl Transaction {
                 let bounds = (Bound::Included(start), high);
                 footprint.add_range(definition, &iter::bounds::<&[u8]>(definition, &bounds));
             }
+        }
+        if self.options.frees_space && batch.commit.len() <= MOST_FREEING_BYTES {
+            batch.commit.grows = false;
         }
         Ok(PreparedCommit {
             handle: self.handle,
