@@ -49,6 +49,8 @@ pub enum ErrorKind {
     NoSuchOffset,
     /// Another commit has changed the same files: run the transaction again.
     Conflict,
+    /// The caller asked to stop.
+    Interrupted,
     /// Records of the file system contradict each other or are damaged.
     Damaged,
     /// A newer version has written the file system.
@@ -63,6 +65,7 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     errno: Option<i32>,
+    paths: Vec<Vec<u8>>,
     #[source]
     source: Option<Box<alluvium::Error>>,
 }
@@ -81,6 +84,7 @@ impl Error {
             kind,
             message: message.into(),
             errno: None,
+            paths: Vec::new(),
             source: None,
         }
     }
@@ -92,7 +96,54 @@ impl Error {
             kind: ErrorKind::Io,
             message: format!("{}: {error}", place.into()),
             errno: error.raw_os_error(),
+            paths: Vec::new(),
             source: None,
+        }
+    }
+
+    /// Creates the error of a conflict about these paths.
+    #[must_use]
+    pub fn conflict(paths: Vec<Vec<u8>>) -> Error {
+        let named: Vec<String> = paths
+            .iter()
+            .map(|path| format!("\"{}\"", path.escape_ascii()))
+            .collect();
+        let message = format!(
+            "another commit has changed {} since the transaction began, and the transaction depends on it: run the transaction again",
+            named.join(", ")
+        );
+        Error {
+            paths,
+            ..Error::new(ErrorKind::Conflict, message)
+        }
+    }
+
+    /// Returns the paths of the files that a conflict is about, from the root of the file system.
+    /// Empty if they are not known.
+    #[must_use]
+    pub fn paths(&self) -> &[Vec<u8>] {
+        &self.paths
+    }
+
+    /// Returns the error of the store that caused this one, if there is one.
+    #[must_use]
+    pub fn store_error(&self) -> Option<&alluvium::Error> {
+        self.source.as_deref()
+    }
+
+    /// Adds paths that the error is about.
+    pub(crate) fn with_paths(mut self, paths: Vec<Vec<u8>>) -> Error {
+        let message = Error::conflict(paths.clone()).message;
+        (self.message, self.paths) = (message, paths);
+        self
+    }
+
+    /// Creates an error that another process has sent, with its number.
+    #[must_use]
+    pub fn told(kind: ErrorKind, errno: i32, message: impl Into<String>) -> Error {
+        Error {
+            errno: Some(errno),
+            ..Error::new(kind, message)
         }
     }
 
@@ -128,6 +179,7 @@ impl Error {
             ErrorKind::Loop => libc::ELOOP,
             ErrorKind::NoSuchOffset => libc::ENXIO,
             ErrorKind::Conflict => libc::EAGAIN,
+            ErrorKind::Interrupted => libc::EINTR,
             ErrorKind::Damaged | ErrorKind::NewerVersion | ErrorKind::Io => libc::EIO,
         }
     }
@@ -149,6 +201,7 @@ impl From<alluvium::Error> for Error {
             kind,
             message: error.to_string(),
             errno: None,
+            paths: Vec::new(),
             source: Some(Box::new(error)),
         }
     }

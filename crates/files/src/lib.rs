@@ -12,15 +12,28 @@
 
 #![warn(missing_docs)]
 
+mod check;
 mod contract;
 mod error;
 mod ordinary;
+mod operations;
+mod paths;
+mod records;
+mod store;
+mod tree_copy;
 mod types;
 
+pub use check::FilesReport;
 pub use contract::{ChangeListener, FileSystem};
 pub use error::{Error, ErrorKind, Result};
 pub use ordinary::{AccessTimes, OrdinaryDirectory, OrdinaryDirectoryLock};
+pub use paths::{FilePaths, LastLink, PathUsage, WalkEntry};
+pub use store::{FileChanges, Files, FilesOptions, FilesSnapshot, FilesTransaction, JoinedFiles};
+pub use tree_copy::{CopyProgress, TreeCopier};
 pub use types::{
     AllocateMode, AttributeChange, Attributes, DirectoryEntry, FileKind, Inode, NewNode, RenameMode,
     SeekTarget, SetMode, SpaceStatistics, TimeChange, Timestamp, WritePosition,
 };
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! Operations that read names and contents.
+
+use super::{FileReader, check_name, damaged, invalid, is_a_directory, not_found};
+use crate::error::{Error, ErrorKind, Result};
+use crate::records::format::{self, InodeRecord};
+use crate::records::{ReadDependence, RecordSpace};
+use crate::types::{Attributes, DirectoryEntry, FileKind, Inode, SeekTarget};
+use std::ops::ControlFlow;
+
+/// Number of blocks that are read together.
+/// Tuning: `64` since 2026-11-29.
+const BLOCKS_AT_ONCE: u64 = 64;
+
+impl FileReader<'_> {
+    pub(crate) fn lookup(&self, parent: Inode, name: &[u8]) -> Result<Attributes> {
+        check_name(name)?;
+        if let Some((inode, _)) = self.entry(parent, name, ReadDependence::Isolated)? {
+            return self.attributes(inode);
+        }
+        self.load_directory(parent, ReadDependence::Isolated)?;
+        Err(not_found(parent, name))
+    }
+
+    /// Returns an error unless an inode exists.
+    pub(crate) fn require(&self, inode: Inode) -> Result<()> {
+        self.load(inode, ReadDependence::Untracked).map(drop)
+    }
+
+    pub(crate) fn parent(&self, directory: Inode) -> Result<Inode> {
+        if directory == Inode::ROOT {
+            return Ok(directory);
+        }
+        self.load_directory(directory, ReadDependence::Isolated)?;
+        Ok(self.place(directory, ReadDependence::Isolated)?.0)
+    }
+
+    /// Returns the directory that contains a directory, and the name that it has there.
+    pub(crate) fn place(&self, directory: Inode, depends: ReadDependence) -> Result<(Inode, Vec<u8>)> {
+        let key = format::parent_key(directory);
+        let Some(place) = self.records.get(RecordSpace::System, &key, depends)? else {
+            let message = format!("directory {} has been removed", directory.0);
+            return Err(Error::new(ErrorKind::Stale, message));
+        };
+        let (parent, name) =
+            format::decode_parent(&place).map_err(|damage| damaged(RecordSpace::System, &key, damage))?;
+        Ok((parent, name.to_vec()))
+    }
+
+    pub(crate) fn read_link(&self, inode: Inode) -> Result<Vec<u8>> {
+        let record = self.load(inode, ReadDependence::Isolated)?;
+        match record.kind {
+            FileKind::Symlink => Ok(record.inline.unwrap_or_default()),
+            _ => Err(invalid(format!("inode {} is no symbolic link", inode.0))),
+        }
+    }
+
+    /// Returns the record of a regular file.
+    pub(crate) fn load_file(&self, inode: Inode, depends: ReadDependence) -> Result<InodeRecord> {
+        let record = self.load(inode, depends)?;
+        match record.kind {
+            FileKind::Regular => Ok(record),
+            FileKind::Directory => Err(is_a_directory(inode)),
+            _ => Err(invalid(format!("inode {} is no regular file", inode.0))),
+        }
+    }
+
+    pub(crate) fn read(&self, inode: Inode, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let record = self.load_file(inode, ReadDependence::Isolated)?;
+        self.read_contents(inode, &record, offset, length)
+    }
+
+    pub(crate) fn read_contents(
+        &self,
+        inode: Inode,
+        record: &InodeRecord,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>> {
+        let length = record.size.saturating_sub(offset).min(length as u64);
+        if length == 0 {
+            return Ok(Vec::new());
+        }
+        if let Some(contents) = &record.inline {
+            let from = usize::try_from(offset).unwrap_or(usize::MAX);
+            let rest = contents.get(from..).unwrap_or_default();
+            return Ok(rest[..rest.len().min(length as usize)].to_vec());
+        }
+        let mut out = vec![0; length as usize];
+        if record.blocks > 0 {
+            self.read_blocks(inode, offset, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// Fills `out`, which contains zeros, from the blocks of a file.
+    fn read_blocks(&self, inode: Inode, offset: u64, out: &mut [u8]) -> Result<()> {
+        let bytes = self.block_bytes;
+        let end = offset + out.len() as u64;
+        let (mut first, last) = (offset / bytes, (end - 1) / bytes);
+        while first <= last {
+            let until = last.min(first + BLOCKS_AT_ONCE - 1);
+            let keys: Vec<Vec<u8>> = (first..=until)
+                .map(|block| format::block_key(inode, block))
+                .collect();
+            let values = self.records.get_many(RecordSpace::Blocks, &keys)?;
+            for (block, value) in (first..=until).zip(values) {
+                let Some(value) = value else { continue };
+                let start = block * bytes;
+                let from = offset.max(start);
+                let stored = value.get((from - start) as usize..).unwrap_or_default();
+                let to = (from - offset) as usize;
+                let length = stored.len().min(out.len() - to);
+                out[to..to + length].copy_from_slice(&stored[..length]);
+            }
+            first = until + 1;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn seek(&self, inode: Inode, offset: u64, target: SeekTarget) -> Result<u64> {
+        let record = self.load_file(inode, ReadDependence::Isolated)?;
+        self.seek_contents(inode, &record, offset, target)
+    }
+
+    pub(crate) fn seek_contents(
+        &self,
+        inode: Inode,
+        record: &InodeRecord,
+        offset: u64,
+        target: SeekTarget,
+    ) -> Result<u64> {
+        let nothing = || {
+            let message = format!("inode {} has nothing of this kind from {offset} on", inode.0);
+            Error::new(ErrorKind::NoSuchOffset, message)
+        };
+        if offset >= record.size {
+            return Err(nothing());
+        }
+        let is_dense = record.inline.is_some() || record.blocks == record.size.div_ceil(self.block_bytes);
+        match (target, is_dense) {
+            (SeekTarget::Data, true) => Ok(offset),
+            (SeekTarget::Hole, true) => Ok(record.size),
+            (SeekTarget::Data, false) => {
+                let found = self.next_block(inode, offset / self.block_bytes, NextBlock::Stored)?;
+                let found = found.map(|block| offset.max(block * self.block_bytes));
+                found.filter(|&at| at < record.size).ok_or_else(nothing)
+            }
+            (SeekTarget::Hole, false) => {
+                let found = self.next_block(inode, offset / self.block_bytes, NextBlock::Absent)?;
+                let at = found.map_or(record.size, |block| {
+                    offset.max(block.saturating_mul(self.block_bytes))
+                });
+                Ok(at.min(record.size))
+            }
+        }
+    }
+
+    /// Returns the first block from `first` on that is stored or absent.
+    fn next_block(&self, inode: Inode, first: u64, wanted: NextBlock) -> Result<Option<u64>> {
+        let (mut expected, mut found, mut damage) = (first, None, None);
+        self.walk_blocks(inode, first, u64::MAX, &mut |block| {
+            let block = match block {
+                Ok(block) => block,
+                Err(error) => {
+                    damage = Some(error);
+                    return ControlFlow::Break(());
+                }
+            };
+            if wanted == NextBlock::Stored {
+                found = Some(block);
+                return ControlFlow::Break(());
+            }
+            if block != expected {
+                return ControlFlow::Break(());
+            }
+            expected += 1;
+            ControlFlow::Continue(())
+        })?;
+        match (damage, wanted) {
+            (Some(error), _) => Err(error),
+            (None, NextBlock::Stored) => Ok(found),
+            (None, NextBlock::Absent) => Ok(Some(expected)),
+        }
+    }
+
+    /// Visits the numbers of the stored blocks from `first` to before `end`.
+    fn walk_blocks(
+        &self,
+        inode: Inode,
+        first: u64,
+        end: u64,
+        visit: &mut dyn FnMut(Result<u64>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let (low, high) = (format::block_key(inode, first), format::block_key(inode, end));
+        Ok(self
+            .records
+            .walk(RecordSpace::Blocks, &low, Some(&high), &mut |key, _| {
+                let block = format::split_block_key(key).map(|(_, block)| block);
+                visit(block.map_err(|damage| damaged(RecordSpace::Blocks, key, damage)))
+            })?)
+    }
+
+    /// Returns how many blocks from `first` to before `end` are stored.
+    pub(crate) fn count_blocks(&self, inode: Inode, first: u64, end: u64) -> Result<u64> {
+        let mut count = 0;
+        if first < end {
+            self.walk_blocks(inode, first, end, &mut |_| {
+                count += 1;
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(count)
+    }
+
+    pub(crate) fn read_directory(
+        &self,
+        directory: Inode,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<DirectoryEntry>> {
+        let low = match after {
+            None => format::name_key(directory, b""),
+            // The successor of a key is the same key with a zero byte appended.
+            Some(name) => format::name_key(directory, &[name, &[0]].concat()),
+        };
+        let high = format::inode_end(directory);
+        let high = high.as_ref().map(|high| &high[..]);
+        let (mut entries, mut damage) = (Vec::new(), None);
+        if limit > 0 {
+            self.records
+                .walk(RecordSpace::Names, &low, high, &mut |key, value| {
+                    let decoded =
+                        format::split_key(key).and_then(|(_, name)| Ok((name, format::decode_entry(value)?)));
+                    match decoded {
+                        Ok((name, (inode, kind))) => entries.push(DirectoryEntry {
+                            name: name.to_vec(),
+                            inode,
+                            kind,
+                        }),
+                        Err(found) => damage = Some(damaged(RecordSpace::Names, key, found)),
+                    }
+                    match damage.is_some() || entries.len() >= limit {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    }
+                })?;
+        }
+        if let Some(damage) = damage {
+            return Err(damage);
+        }
+        if entries.is_empty() {
+            self.load_directory(directory, ReadDependence::Isolated)?;
+        }
+        Ok(entries)
+    }
+}
+
+/// Which blocks a search finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextBlock {
+    Stored,
+    Absent,
+}

@@ -1,0 +1,49 @@
+//! Records as of one commit.
+
+use super::in_transaction::bounds;
+use super::keyspaces::FileKeyspaces;
+use super::{ReadDependence, ReadRecords, RecordSpace, RecordVisitor};
+use alluvium::{Result, Snapshot, Value};
+
+/// The records that a snapshot of the store contains.
+pub(crate) struct SnapshotRecords<'s> {
+    snapshot: &'s Snapshot,
+    spaces: &'s FileKeyspaces,
+}
+
+impl<'s> SnapshotRecords<'s> {
+    pub(crate) fn new(snapshot: &'s Snapshot, spaces: &'s FileKeyspaces) -> SnapshotRecords<'s> {
+        SnapshotRecords { snapshot, spaces }
+    }
+}
+
+impl ReadRecords for SnapshotRecords<'_> {
+    fn get(&self, space: RecordSpace, key: &[u8], _depends: ReadDependence) -> Result<Option<Value>> {
+        self.snapshot.get(self.spaces.of(space), key)
+    }
+
+    fn get_many(&self, space: RecordSpace, keys: &[Vec<u8>]) -> Result<Vec<Option<Value>>> {
+        self.snapshot.multi_get(self.spaces.of(space), keys)
+    }
+
+    fn walk(
+        &self,
+        space: RecordSpace,
+        low: &[u8],
+        high: Option<&[u8]>,
+        visit: &mut RecordVisitor<'_>,
+    ) -> Result<()> {
+        let mut records = self
+            .snapshot
+            .range::<&[u8]>(self.spaces.of(space), bounds(low, high));
+        if space == RecordSpace::Blocks {
+            records = records.without_long_values();
+        }
+        while let Some((key, value)) = records.lend()? {
+            if visit(key, value).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! The records of a file system: their encoding, the keyspaces that contain them, and access to
+//! them in a transaction or a snapshot.
+//!
+//! *Scope*: reading and writing single records.
+//!
+//! *Must not depend on*: what operations on files do with the records.
+
+pub(crate) mod format;
+mod in_snapshot;
+mod in_transaction;
+mod keyspaces;
+
+pub(crate) use in_snapshot::SnapshotRecords;
+pub(crate) use in_transaction::TransactionRecords;
+pub(crate) use keyspaces::{FileKeyspaces, KEYSPACE_PREFIX, keyspace_name};
+
+use alluvium::{Result, Value};
+use std::ops::ControlFlow;
+
+/// A keyspace of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum RecordSpace {
+    /// Names in directories.
+    Names,
+    /// Attributes and small contents of inodes.
+    Inodes,
+    /// Blocks of contents.
+    Blocks,
+    /// Numbers of subdirectories, to which transactions add without conflicts.
+    Counts,
+    /// Times of directories, of which the latest remains.
+    Times,
+    /// Extended attributes.
+    Extended,
+    /// The header, the inode numbers handed out, orphans, and the parents of directories.
+    System,
+}
+
+impl RecordSpace {
+    pub(crate) const ALL: [RecordSpace; 7] = [
+        RecordSpace::Names,
+        RecordSpace::Inodes,
+        RecordSpace::Blocks,
+        RecordSpace::Counts,
+        RecordSpace::Times,
+        RecordSpace::Extended,
+        RecordSpace::System,
+    ];
+
+    /// Returns the last part of the keyspace's name.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            RecordSpace::Names => "names",
+            RecordSpace::Inodes => "inodes",
+            RecordSpace::Blocks => "blocks",
+            RecordSpace::Counts => "counts",
+            RecordSpace::Times => "times",
+            RecordSpace::Extended => "attributes",
+            RecordSpace::System => "system",
+        }
+    }
+}
+
+/// How far a transaction depends on a record that it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadDependence {
+    /// Not at all.
+    Untracked,
+    /// As its isolation level requires.
+    Isolated,
+    /// At every isolation level: the commit conflicts if another has changed the record.
+    Shared,
+    /// Like `Shared`, and the transaction will write the record.
+    Update,
+}
+
+/// Receives records in order, each with its key, until it breaks.
+pub(crate) type RecordVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
+
+/// Read access to the records of a file system.
+pub(crate) trait ReadRecords {
+    fn get(&self, space: RecordSpace, key: &[u8], depends: ReadDependence) -> Result<Option<Value>>;
+
+    /// Returns several records, on which a transaction does not depend.
+    fn get_many(&self, space: RecordSpace, keys: &[Vec<u8>]) -> Result<Vec<Option<Value>>>;
+
+    /// Visits the records from `low` to before `high` in order, until `visit` breaks. The values of
+    /// blocks may be left out.
+    fn walk(
+        &self,
+        space: RecordSpace,
+        low: &[u8],
+        high: Option<&[u8]>,
+        visit: &mut RecordVisitor<'_>,
+    ) -> Result<()>;
+}
+
+/// Write access to the records of a file system.
+pub(crate) trait WriteRecords: ReadRecords {
+    fn put(&self, space: RecordSpace, key: &[u8], value: &[u8]) -> Result<()>;
+    fn merge(&self, space: RecordSpace, key: &[u8], operand: &[u8]) -> Result<()>;
+    fn delete(&self, space: RecordSpace, key: &[u8]) -> Result<()>;
+    fn delete_range(&self, space: RecordSpace, low: &[u8], high: Option<&[u8]>) -> Result<()>;
+
+    /// Makes the transaction conflict with every other that writes in a range.
+    fn depend_on_range(&self, space: RecordSpace, low: &[u8], high: Option<&[u8]>) -> Result<()>;
+}

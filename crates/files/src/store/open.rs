@@ -1,0 +1,211 @@
+//! Opening, creating and removing file systems.
+
+use super::holds::HoldTable;
+use super::listeners::ListenerList;
+use super::numbers::{self, InodeNumbers};
+use super::options::FilesOptions;
+use super::shared::{FileStore, STRIPES};
+use crate::error::{Error, ErrorKind, Result};
+use crate::operations::{FileLayout, damaged};
+use crate::records::format::{self, HeaderRecord, InodeRecord};
+use crate::records::{FileKeyspaces, KEYSPACE_PREFIX, RecordSpace, keyspace_name};
+use crate::types::{FileKind, Inode};
+use alluvium::{Db, Durability, LockTable, WriteBatch};
+use parking_lot::Mutex;
+use std::sync::{Arc, Weak};
+
+/// The open file systems of this process. All handles of one share its holds, locks and listeners.
+static OPEN: Mutex<Vec<Weak<FileStore>>> = Mutex::new(Vec::new());
+
+/// Longest name of a file system.
+const MOST_NAME: usize = 64;
+
+pub(super) fn open(db: &Db, name: &str, options: &FilesOptions) -> Result<Arc<FileStore>> {
+    check_name(name)?;
+    let mut open = OPEN.lock();
+    open.retain(|store| store.strong_count() > 0);
+    let found = open.iter().filter_map(Weak::upgrade);
+    let found = found
+        .into_iter()
+        .find(|store| store.name == name && store.db.is_same_store(db));
+    if let Some(store) = found {
+        return Ok(store);
+    }
+    let store = Arc::new(open_store(db, name, options)?);
+    open.push(Arc::downgrade(&store));
+    drop(open);
+    reclaim_orphans(&store)?;
+    Ok(store)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if (1..=MOST_NAME).contains(&name.len()) && name.bytes().all(is_allowed) {
+        return Ok(());
+    }
+    let message = format!(
+        "{name:?} cannot be the name of a file system: use 1 to {MOST_NAME} letters, digits, `-` and `_`"
+    );
+    Err(Error::new(ErrorKind::InvalidArgument, message))
+}
+
+fn open_store(db: &Db, name: &str, options: &FilesOptions) -> Result<FileStore> {
+    let asked = options.layout()?;
+    let (spaces, layout) = match header(db, name)? {
+        Some(layout) => (FileKeyspaces::existing(db, name)?, layout),
+        None => (create(db, name, options, asked)?, asked),
+    };
+    let generation = match numbers::count_opening(db, &spaces) {
+        Ok(generation) => generation,
+        // Nothing is created in a store that cannot be written.
+        Err(error) if error.kind() == ErrorKind::ReadOnly => 0,
+        Err(error) => return Err(error),
+    };
+    Ok(FileStore {
+        db: db.clone(),
+        name: name.to_owned(),
+        spaces,
+        layout,
+        generation,
+        clock: Arc::clone(&options.clock),
+        numbers: InodeNumbers::default(),
+        holds: HoldTable::default(),
+        listeners: ListenerList::default(),
+        locks: LockTable::new(STRIPES),
+        leftover: Mutex::default(),
+    })
+}
+
+/// Returns what a file system was created with, or `None` if there is none.
+fn header(db: &Db, name: &str) -> Result<Option<FileLayout>> {
+    let Ok(system) = db.existing_keyspace(&keyspace_name(name, RecordSpace::System)) else {
+        return Ok(None);
+    };
+    let Some(header) = system.get(format::HEADER_KEY)? else {
+        return Ok(None);
+    };
+    let header = HeaderRecord::decode(&header)
+        .map_err(|damage| damaged(RecordSpace::System, format::HEADER_KEY, damage))?;
+    if header.version > format::VERSION {
+        let message = format!(
+            "the file system {name:?} has format version {}, and this version of Alluvium reads up to {}: use a newer one",
+            header.version,
+            format::VERSION
+        );
+        return Err(Error::new(ErrorKind::NewerVersion, message));
+    }
+    Ok(Some(FileLayout {
+        block_bytes: u64::from(header.block_bytes),
+        inline_bytes: u64::from(header.inline_bytes),
+    }))
+}
+
+/// Creates the keyspaces, then the root directory with the header.
+fn create(db: &Db, name: &str, options: &FilesOptions, layout: FileLayout) -> Result<FileKeyspaces> {
+    let spaces = FileKeyspaces::create(db, name, |space| options.keyspace(space))?;
+    let now = (options.clock)();
+    let header = HeaderRecord {
+        version: format::VERSION,
+        block_bytes: layout.block_bytes as u32,
+        inline_bytes: layout.inline_bytes as u32,
+    };
+    let root = InodeRecord {
+        kind: FileKind::Directory,
+        mode: 0o755,
+        user: 0,
+        group: 0,
+        links: 1,
+        generation: 0,
+        size: 0,
+        blocks: 0,
+        tail: 0,
+        device: 0,
+        is_extended: false,
+        created: now,
+        accessed: now,
+        modified: now,
+        changed: now,
+        known_as: (0, Vec::new()),
+        inline: None,
+    };
+    let mut batch = WriteBatch::new().durability(Durability::Disk);
+    let system = spaces.of(RecordSpace::System);
+    batch.put(system, format::HEADER_KEY, header.encode())?;
+    let key = format::inode_key(Inode::ROOT);
+    batch.put(spaces.of(RecordSpace::Inodes), key, root.encode())?;
+    for which in [format::MODIFIED, format::CHANGED, format::ACCESSED] {
+        let (key, time) = (format::time_key(Inode::ROOT, which), format::ordered_time(now));
+        batch.put(spaces.of(RecordSpace::Times), key, time)?;
+    }
+    db.write(&batch)?;
+    Ok(spaces)
+}
+
+/// Removes the orphans that an earlier process has left.
+fn reclaim_orphans(store: &FileStore) -> Result<()> {
+    let keyspace = store.spaces.of(RecordSpace::System);
+    let mut orphans = Vec::new();
+    for key in keyspace.range(format::ORPHANS..format::ORPHANS_END).keys() {
+        let key = key?;
+        let inode = format::lettered_inode(&key);
+        orphans.push(inode.map_err(|damage| damaged(RecordSpace::System, &key, damage))?);
+    }
+    if orphans.is_empty() {
+        return Ok(());
+    }
+    match store.reclaim(store.listeners.next_view(), &orphans) {
+        Err(error) if !matches!(error.kind(), ErrorKind::ReadOnly | ErrorKind::NoSpace) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn require(db: &Db, name: &str) -> Result<()> {
+    if header(db, name)?.is_some() {
+        return Ok(());
+    }
+    Err(missing(name))
+}
+
+fn missing(name: &str) -> Error {
+    let message = format!("the store has no file system {name:?}: create it first");
+    Error::new(ErrorKind::NotFound, message)
+}
+
+pub(super) fn list(db: &Db) -> Vec<String> {
+    let end = format!(".{}", RecordSpace::System.suffix());
+    let keyspaces = db.keyspaces().into_iter();
+    let names = keyspaces.filter_map(|keyspace| {
+        let name = keyspace.strip_prefix(KEYSPACE_PREFIX)?.strip_suffix(&end)?;
+        let is_whole = header(db, name).is_ok_and(|header| header.is_some());
+        is_whole.then(|| name.to_owned())
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort_unstable();
+    names
+}
+
+/// Deletes the header, so that a removal that is interrupted leaves no half of a file system, and
+/// drops the keyspaces.
+pub(super) fn remove(db: &Db, name: &str) -> Result<()> {
+    check_name(name)?;
+    let mut open = OPEN.lock();
+    open.retain(|store| {
+        let store = store.upgrade();
+        store.is_some_and(|store| store.name != name || !store.db.is_same_store(db))
+    });
+    if let Ok(system) = db.existing_keyspace(&keyspace_name(name, RecordSpace::System)) {
+        let mut batch = WriteBatch::new().durability(Durability::Disk);
+        batch.delete(&system, format::HEADER_KEY)?;
+        db.write(&batch)?;
+    }
+    let prefix = format!("{KEYSPACE_PREFIX}{name}/");
+    for (snapshot, _) in db.snapshots() {
+        if snapshot.starts_with(&prefix) {
+            db.remove_snapshot(&snapshot)?;
+        }
+    }
+    match FileKeyspaces::drop_all(db, name)? {
+        true => Ok(()),
+        false => Err(missing(name)),
+    }
+}

@@ -1,0 +1,186 @@
+//! Transactions over files.
+
+use super::conflict;
+use super::files::ViewHandle;
+use super::joined::TransactionState;
+use super::shared::{ChangePlan, FileStore, SpaceEffect};
+use super::view::impl_file_system;
+use crate::contract::ChangeListener;
+use crate::error::{Error, ErrorKind, Result};
+use crate::operations::{FileReader, FileWriter};
+use crate::types::{
+    AllocateMode, AttributeChange, Attributes, DirectoryEntry, Inode, NewNode, RenameMode, SeekTarget,
+    SetMode, SpaceStatistics, WritePosition,
+};
+use alluvium::{Durability, Snapshot, Transaction, TransactionOptions};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// A transaction over files: nobody else sees its changes before [`FilesTransaction::commit`], and a
+/// crash before loses all of them. Dropping it rolls it back.
+///
+/// Several threads may use it. After it has ended, all operations return `Stale`.
+///
+/// ```
+/// use alluvium_files::{ErrorKind, FilePaths, Files};
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store")).unwrap();
+/// let files = Files::open(&db, "etc")?;
+/// let update = files.begin();
+/// update.write_file(b"/hosts", b"127.0.0.1 localhost\n", 0o644)?;
+/// update.write_file(b"/hostname", b"elbe\n", 0o644)?;
+/// assert_eq!(files.resolve(b"/hosts").unwrap_err().kind(), ErrorKind::NotFound);
+/// update.commit()?;
+/// assert_eq!(files.read_file(b"/hostname")?, b"elbe\n");
+/// # Ok::<(), alluvium_files::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct FilesTransaction {
+    store: Arc<FileStore>,
+    view: ViewHandle,
+    inner: Mutex<Option<OpenParts>>,
+}
+
+#[derive(Debug)]
+struct OpenParts {
+    transaction: Transaction,
+    state: TransactionState,
+    /// What the transaction has found, to name paths in conflicts.
+    before: Snapshot,
+}
+
+impl FilesTransaction {
+    pub(super) fn begin(store: &Arc<FileStore>, options: &TransactionOptions) -> FilesTransaction {
+        let parts = OpenParts {
+            before: store.db.snapshot(),
+            transaction: store.db.begin_with(options),
+            state: TransactionState::default(),
+        };
+        FilesTransaction {
+            view: ViewHandle::new(store),
+            store: Arc::clone(store),
+            inner: Mutex::new(Some(parts)),
+        }
+    }
+
+    /// Commits the transaction, with the durability of its options.
+    ///
+    /// # Errors
+    /// `Conflict`, with the paths concerned, if another commit has changed what the transaction
+    /// depends on: nothing is changed then. `Stale` if it has ended; errors of the store.
+    pub fn commit(&self) -> Result<()> {
+        self.end(Transaction::commit)
+    }
+
+    /// Like [`FilesTransaction::commit`], with this durability.
+    ///
+    /// # Errors
+    /// As [`FilesTransaction::commit`].
+    pub fn commit_with(&self, durability: Durability) -> Result<()> {
+        self.end(|transaction| transaction.commit_with(durability))
+    }
+
+    fn end(&self, commit: impl FnOnce(Transaction) -> alluvium::Result<()>) -> Result<()> {
+        let parts = self.inner.lock().take().ok_or_else(ended)?;
+        let mut state = parts.state;
+        let committed = commit(parts.transaction);
+        state.release_all(&self.store, self.view.number);
+        match committed {
+            Ok(()) => {
+                state.into_changes(self.view.number).complete(&self.store);
+                Ok(())
+            }
+            Err(error) => Err(conflict::describe(&self.store, error.into(), Some(&parts.before))),
+        }
+    }
+
+    /// Rolls the transaction back. Nothing happens if it has ended.
+    pub fn rollback(&self) {
+        if let Some(mut parts) = self.inner.lock().take() {
+            parts.transaction.rollback();
+            parts.state.release_all(&self.store, self.view.number);
+        }
+    }
+
+    /// Returns whether the transaction has neither been committed nor rolled back.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.inner.lock().is_some()
+    }
+
+    /// Returns the number of names and inodes that the transaction has changed.
+    #[must_use]
+    pub fn changed(&self) -> usize {
+        self.inner.lock().as_ref().map_or(0, |parts| parts.state.len())
+    }
+
+    /// Runs `body` with the transaction of the store, for example to read and write other
+    /// keyspaces.
+    ///
+    /// # Errors
+    /// `Stale` if the transaction has ended.
+    pub fn with_transaction<T>(&self, body: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
+        self.with(|parts| Ok(body(&mut parts.transaction)))
+    }
+
+    fn with<T>(&self, body: impl FnOnce(&mut OpenParts) -> Result<T>) -> Result<T> {
+        body(self.inner.lock().as_mut().ok_or_else(ended)?)
+    }
+
+    fn reading<T>(&self, body: impl FnOnce(&FileReader<'_>) -> Result<T>) -> Result<T> {
+        self.with(|parts| TransactionState::read(&self.store, &mut parts.transaction, body))
+    }
+
+    fn changing<T>(
+        &self,
+        _plan: ChangePlan<'_>,
+        body: impl FnOnce(&FileWriter<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.with(|parts| parts.state.change(&self.store, &mut parts.transaction, body))
+    }
+
+    fn target(&self, _parent: Inode, _name: &[u8]) -> Vec<Inode> {
+        Vec::new()
+    }
+
+    fn hold_inode(&self, inode: Inode) -> Result<()> {
+        self.with(|parts| parts.state.hold(&self.store, &mut parts.transaction, inode))
+    }
+
+    fn hold_orphan(&self, inode: Inode) {
+        if let Some(parts) = self.inner.lock().as_mut() {
+            parts.state.hold_created(&self.store, inode);
+        }
+    }
+
+    fn release_inode(&self, inode: Inode) -> Result<()> {
+        let view = self.view.number;
+        self.with(|parts| {
+            parts
+                .state
+                .release(&self.store, view, &mut parts.transaction, inode)
+        })
+    }
+
+    fn sync_store(&self) -> Result<()> {
+        self.with(|_| Ok(()))
+    }
+
+    fn space_of_store(&self) -> Result<SpaceStatistics> {
+        self.store.space()
+    }
+
+    fn listen_to(&self, _listener: Arc<dyn ChangeListener>) {}
+}
+
+impl Drop for FilesTransaction {
+    fn drop(&mut self) {
+        self.rollback();
+    }
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::Stale, "the transaction has ended: begin another one")
+}
+
+impl_file_system!(FilesTransaction, []);
