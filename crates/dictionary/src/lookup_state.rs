@@ -64,6 +64,8 @@ pub struct KeyState {
     outcome: KeyOutcome,
     /// The value, or the base value that the operands apply to.
     value: Vec<u8>,
+    /// Expiry time of the base value in milliseconds, or 0 if it never expires.
+    expires_ms: u64,
     /// The value as a slice of a pinned page, if `holds` permits that and pinning is cheaper than
     /// copying.
     part: Option<PageSlice>,
@@ -201,6 +203,38 @@ impl<'op> LookupState<'op> {
         self.known.cached(get)
     }
 
+    /// Calls `visit` with messages that have the same effect as those added so far, oldest first: a
+    /// put or a delete if the result is decided, and then the operands. Values that have expired at
+    /// the time of the reader count as deleted. Their sequence numbers are 0. Must be called before
+    /// the value is computed, and not for a reader that pins pages or omits long values.
+    ///
+    /// ```
+    /// use alluvium_base::{Message, message::MAX_SEQUENCE};
+    /// use alluvium_dictionary::lookup_state::LookupState;
+    /// use alluvium_dictionary::merge::AppendOperator;
+    ///
+    /// let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
+    /// assert!(gather.message(&Message::merge(7, b"b")).is_continue());
+    /// assert!(gather.message(&Message::put(6, b"a")).is_break());
+    /// let mut messages = Vec::new();
+    /// gather.visit_messages(|message| messages.push(message.operand.to_vec()));
+    /// assert_eq!(messages, [b"a", b"b"]);
+    /// ```
+    pub fn visit_messages(&self, mut visit: impl FnMut(Message<'_>)) {
+        let known = &self.known;
+        debug_assert!(known.part.is_none(), "the value is not in a pinned page");
+        match known.outcome {
+            KeyOutcome::Open => {}
+            KeyOutcome::Nothing => visit(Message::delete(0)),
+            KeyOutcome::Value => visit(Message {
+                expires_ms: known.expires_ms,
+                ..Message::put(0, &known.value)
+            }),
+        }
+        let operands = known.operands[..known.count].iter().rev();
+        operands.for_each(|operand| visit(Message::merge(0, operand)));
+    }
+
     /// Returns the value, assuming that there are no older messages. Returns `None` if there is no
     /// value, or if the operator rejects the base value, which [`LookupState::found`] reports as an
     /// error. No messages may be added after this call until the state is reset.
@@ -248,6 +282,7 @@ impl KeyState {
         self.deleted = 0;
         self.newest = 0;
         self.expires = false;
+        self.expires_ms = 0;
         self.count = 0;
         self.outcome = KeyOutcome::Open;
         self.part = None;
@@ -385,6 +420,7 @@ impl KeyState {
             return Poll::Ready(Ok(ControlFlow::Continue(())));
         }
         self.outcome = KeyOutcome::Value;
+        self.expires_ms = record.expires_ms;
         Poll::Ready(Ok(ControlFlow::Break(())))
     }
 

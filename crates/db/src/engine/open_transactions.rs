@@ -7,6 +7,7 @@
 
 use super::Engine;
 use super::ingest::{IngestOwner, RunningIngest};
+use super::queue::RECORD_OVERHEAD;
 use super::time::MOST_BEHIND_MS;
 use crate::error::{Error, Result};
 use crate::options::{Concurrency, Isolation, TransactionOptions};
@@ -151,6 +152,7 @@ pub(crate) struct OpenTransactions {
     buffered: AtomicUsize,
     begun: AtomicU64,
     committed: AtomicU64,
+    attached: AtomicU64,
     rolled_back: AtomicU64,
     conflicts: AtomicU64,
     deadlocks: AtomicU64,
@@ -218,6 +220,9 @@ pub struct TransactionStats {
     pub begun: u64,
     /// Number of transactions committed, including those without writes.
     pub committed: u64,
+    /// Number of committed transactions whose writes on disk became part of the store without being
+    /// logged, each with two checkpoints.
+    pub attached: u64,
     /// Number of transactions rolled back by the application.
     pub rolled_back: u64,
     /// Number of transactions whose commit failed because of a conflict.
@@ -322,6 +327,11 @@ impl Engine {
         self.transactions.counter(how).fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a transaction whose commit attached its runs.
+    pub(crate) fn count_attached(&self) {
+        self.transactions.attached.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Ends the transactions that have exceeded their timeout, except those with an operation in
     /// progress. Returns how many were ended.
     pub(crate) fn end_old_transactions(&self) -> usize {
@@ -379,6 +389,20 @@ impl Engine {
         usize::try_from(share).unwrap_or(usize::MAX).max(LEAST_SHARE)
     }
 
+    /// Returns the maximum number of memtable bytes of a transaction whose commit reads spilled
+    /// writes back, which is `most` or less. The commit needs a memtable of its own, which must not
+    /// be much larger than others, and it must fit into the log.
+    pub(crate) fn most_read_back(&self, most: u64) -> u64 {
+        let scale = &self.plan.scale;
+        most.min(2 * scale.memtable).min(scale.log.limit_bytes / 2)
+    }
+
+    /// Returns the maximum number of memtable bytes that `records` records with keys and values of
+    /// `bytes` bytes can need.
+    pub(crate) fn memtable_bytes(&self, bytes: u64, records: u64) -> u64 {
+        bytes + records * RECORD_OVERHEAD
+    }
+
     /// Sets the memory of a transaction's buffered writes to `bytes`.
     pub(crate) fn set_write_bytes(&self, open: &OpenTransaction, bytes: usize) {
         let buffered = &self.transactions.buffered;
@@ -429,6 +453,7 @@ impl Engine {
             spilled_layers: list.open.values().map(|open| open.spilled_layers()).sum(),
             begun: of(&transactions.begun),
             committed: of(&transactions.committed),
+            attached: of(&transactions.attached),
             rolled_back: of(&transactions.rolled_back),
             conflicts: of(&transactions.conflicts),
             deadlocks: of(&transactions.deadlocks),

@@ -84,8 +84,7 @@ impl WriteBatch {
         };
         definition.require_range(&start, &end)?;
         if start < end {
-            format::encode_range(&mut self.commit.record, &start, &end);
-            self.commit.count += 1;
+            self.commit.delete_range(&start, &end);
         }
         Ok(self)
     }

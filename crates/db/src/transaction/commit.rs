@@ -14,12 +14,14 @@ use crate::locking::locks::LockMode;
 use crate::options::{Concurrency, Durability, Isolation};
 use crate::read::futures::WriteFuture;
 use crate::read::iter;
-use crate::schema::catalog::CommitKeyspaces;
+use crate::schema::catalog::{CommitKeyspaces, KeyspaceDefinition};
 use crate::schema::format;
+use crate::transaction::write_set::WriteSet;
 use crate::write::batch::WriteBatch;
 use alluvium_base::SequenceNumber;
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// Maximum length of a commit that may use the space reserved for deletes although it does not only
 /// delete, in bytes.
@@ -84,7 +86,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::commit`].
     pub fn commit_async(self, durability: Durability) -> WriteFuture {
-        let shared = std::sync::Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.shared);
         if self.is_locking() {
             let applied = self.commit_at(Some(durability.min(Durability::Process)));
             // An empty batch is acknowledged only once all commits before it are durable, including
@@ -103,7 +105,7 @@ impl Transaction {
     }
 
     fn commit_at(self, durability: Option<Durability>) -> Result<()> {
-        let shared = std::sync::Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.shared);
         let prepared = self.prepare()?;
         if prepared.is_empty() {
             return prepared.run(Durability::Memory).map(drop);
@@ -115,43 +117,40 @@ impl Transaction {
     }
 
     /// Encodes the transaction's writes as a batch, and collects the keys and ranges that it
-    /// depends on.
+    /// depends on. If only a little was spilled, it is read back, so that the commit is logged like
+    /// any other. Otherwise all writes are spilled.
     fn prepare(self) -> Result<PreparedCommit> {
         drop(self.enter_open()?);
         let mut own = self.own.lock();
-        if !own.spilled.is_empty() {
+        let is_logged = own.spilled.is_empty() || self.is_logged(&own);
+        if !is_logged {
             self.spill(&mut own)?;
         }
         drop(own);
-        let OwnWrites { sets, spilled, .. } = self.own.into_inner();
+        let OwnWrites {
+            sets, mut spilled, ..
+        } = self.own.into_inner();
         let mut batch = WriteBatch::new();
-        let (mut footprint, observed) = self.tracker.into_inner().into_parts();
+        let (footprint, observed) = self.tracker.into_inner().into_parts();
         let snapshot = self.options.isolation == Isolation::Snapshot;
         let optimistic = self.options.concurrency == Concurrency::Optimistic;
+        let mut written = WrittenKeys {
+            footprint,
+            observed,
+            are_validated: snapshot && optimistic && !is_planted(IsolationFault::FirstCommitterLoses),
+        };
+        if is_logged && !spilled.is_empty() {
+            let entered = self.handle.open.enter()?;
+            let engine = &self.handle.engine;
+            std::mem::take(&mut spilled).read_back(engine, &mut batch, |definition, key, is_merge| {
+                written.add(definition, key, is_merge);
+            })?;
+            drop(entered);
+        }
         let left_out = is_planted(IsolationFault::KeyspaceIsLeftOut) && sets.len() > 1;
         for set in sets.values().skip(usize::from(left_out)) {
             set.add_to(&mut batch)?;
-            if !(snapshot && optimistic) || is_planted(IsolationFault::FirstCommitterLoses) {
-                continue;
-            }
-            // Under snapshot isolation the first committer wins, so the keys that the transaction
-            // has written are validated too.
-            let definition = set.keyspace().definition();
-            set.visit_writes(|key, is_merge| {
-                let key = format::tree_key(&definition.prefix, key);
-                match is_merge && definition.merges_commute && !observed.contains(definition, &key) {
-                    true => footprint.add_merge(definition, &key),
-                    false => footprint.add_point(definition, &key),
-                }
-            });
-            let ranges = set
-                .deleted_ranges()
-                .filter(|_| !is_planted(IsolationFault::DeletedRangesAreNoWrites));
-            for (start, end) in ranges {
-                let high = end.map_or(Bound::Unbounded, Bound::Excluded);
-                let bounds = (Bound::Included(start), high);
-                footprint.add_range(definition, &iter::bounds::<&[u8]>(definition, &bounds));
-            }
+            written.add_set(set);
         }
         if self.options.frees_space && batch.commit.len() <= MOST_FREEING_BYTES {
             batch.commit.grows = false;
@@ -160,8 +159,50 @@ impl Transaction {
             handle: self.handle,
             batch,
             spilled,
-            footprint,
+            footprint: written.footprint,
         })
+    }
+}
+
+/// The keys and ranges that a commit depends on. Those that the transaction has written to are
+/// added here.
+struct WrittenKeys {
+    footprint: AccessSet,
+    observed: AccessSet,
+    /// Whether written keys are validated, because the first committer wins under snapshot
+    /// isolation.
+    are_validated: bool,
+}
+
+impl WrittenKeys {
+    /// Adds a written tree key.
+    fn add(&mut self, definition: &Arc<KeyspaceDefinition>, key: &[u8], is_merge: bool) {
+        if !self.are_validated {
+            return;
+        }
+        match is_merge && definition.merges_commute && !self.observed.contains(definition, key) {
+            true => self.footprint.add_merge(definition, key),
+            false => self.footprint.add_point(definition, key),
+        }
+    }
+
+    fn add_set(&mut self, set: &WriteSet) {
+        if !self.are_validated {
+            return;
+        }
+        let definition = set.keyspace().definition();
+        set.visit_writes(|key, is_merge| {
+            self.add(definition, &format::tree_key(&definition.prefix, key), is_merge);
+        });
+        let ranges = set
+            .deleted_ranges()
+            .filter(|_| !is_planted(IsolationFault::DeletedRangesAreNoWrites));
+        for (start, end) in ranges {
+            let high = end.map_or(Bound::Unbounded, Bound::Excluded);
+            let bounds = (Bound::Included(start), high);
+            self.footprint
+                .add_range(definition, &iter::bounds::<&[u8]>(definition, &bounds));
+        }
     }
 }
 
@@ -276,6 +317,9 @@ impl PreparedCommit {
             is_locked: open.concurrency == Concurrency::Locking,
             terms: is_asked.then_some(&terms as &dyn AttachPreconditions),
         })?;
+        if attached.is_some() {
+            engine.count_attached();
+        }
         match terms.met.take() {
             Some(met) => Err(conflict(engine, &met)),
             None => Ok(attached),

@@ -35,8 +35,7 @@ impl Transaction {
                 });
             }
         }
-        let share = self.options.memory;
-        let share = share.unwrap_or_else(|| self.engine().share_of_transaction(&self.handle.open));
+        let share = self.share();
         if own.in_memory > 0 && own.in_memory + more > share {
             self.forget_overwritten(own);
             // If overwritten writes held most of the memory, it has just been freed, and no spill
@@ -46,6 +45,22 @@ impl Transaction {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether the commit of a transaction with spilled writes reads them back and logs all
+    /// writes. It does so if they need at most twice the memory that the transaction may use.
+    pub(super) fn is_logged(&self, own: &OwnWrites) -> bool {
+        let spilled = self
+            .engine()
+            .memtable_bytes(own.spilled.bytes(), own.spilled.records());
+        let bytes = spilled.saturating_add(own.in_memory as u64);
+        bytes <= self.engine().most_read_back(2 * self.share() as u64)
+    }
+
+    /// Returns the number of bytes of writes that the transaction may keep in memory.
+    fn share(&self) -> usize {
+        let share = self.options.memory;
+        share.unwrap_or_else(|| self.engine().share_of_transaction(&self.handle.open))
     }
 
     /// Returns the total size of the transaction's writes in bytes, both in memory and spilled.

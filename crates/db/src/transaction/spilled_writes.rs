@@ -8,12 +8,15 @@ use crate::engine::{CommitObserver, Engine, OpenTransaction, OwnWrites, RunningI
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::locking::fault::{IsolationFault, is_planted};
+use crate::locking::ranges::RangeSet;
 use crate::options::kind::DictionaryPlace;
 use crate::options::{Concurrency, Isolation};
 use crate::read::value::Value;
 use crate::schema::catalog::{BatchKeyspaces, CommitKeyspaces, KeyspaceDefinition};
 use crate::schema::format::{self, KeyspaceId, TreeKey};
 use crate::transaction::write_set::{IterEnd, OverlayLayer, WriteSet, bad_base, merged_over};
+use crate::write::batch::WriteBatch;
+use alluvium_base::Message;
 use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::contract::{BulkIngest, IngestKeyScan};
@@ -31,6 +34,16 @@ struct WrittenRange {
     definition: Arc<KeyspaceDefinition>,
     first: TreeKey,
     last: TreeKey,
+    /// The deleted ranges of tree keys.
+    deleted: Arc<RangeSet>,
+}
+
+impl WrittenRange {
+    /// Returns the range of tree keys from the first to the last key.
+    fn range(&self) -> KeyRange {
+        let high = [&self.last[..], &[0]].concat();
+        KeyRange::new(&self.first, Some(&high))
+    }
 }
 
 /// The spilled writes of a transaction.
@@ -171,7 +184,11 @@ impl SpilledWrites {
                 definition: Arc::clone(definition),
                 first: first.clone(),
                 last: last.clone(),
+                deleted: Arc::default(),
             });
+            for (start, end) in set.deleted_tree_ranges() {
+                Arc::make_mut(&mut stretch.deleted).insert(&start, Some(&end));
+            }
             stretch.first = first.min(std::mem::take(&mut stretch.first));
             stretch.last = last.max(std::mem::take(&mut stretch.last));
         }
@@ -271,10 +288,7 @@ impl SpilledWrites {
     ) -> Result<Option<(Arc<KeyspaceDefinition>, Vec<u8>)>> {
         for stretch in self.stretches.values() {
             let place = stretch.definition.dictionary();
-            let high = [&stretch.last[..], &[0]].concat();
-            let range = KeyRange::new(&stretch.first, Some(&high));
-            let mut walk =
-                self.runs[&place].read(|ingest| Ok(ingest.walk(&range, MergeDirection::Forward)))?;
+            let mut walk = self.scan(stretch)?;
             // Only keys are read here, so do not assemble values.
             while let Some(key) = walk.next(&mut LookupState::new(0, 0, None))? {
                 if is_met(key, place)? {
@@ -287,10 +301,59 @@ impl SpilledWrites {
 
     /// Returns, for each keyspace, the range of tree keys from the first to the last written key.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (&Arc<KeyspaceDefinition>, KeyRange)> + Clone {
-        self.stretches.values().map(|stretch| {
-            let high = [&stretch.last[..], &[0]].concat();
-            (&stretch.definition, KeyRange::new(&stretch.first, Some(&high)))
-        })
+        self.stretches
+            .values()
+            .map(|stretch| (&stretch.definition, stretch.range()))
+    }
+
+    /// Returns an iterator over the spilled writes to a keyspace.
+    fn scan(&self, stretch: &WrittenRange) -> Result<Box<dyn IngestKeyScan>> {
+        let runs = &self.runs[&stretch.definition.dictionary()];
+        runs.read(|ingest| Ok(ingest.walk(&stretch.range(), MergeDirection::Forward)))
+    }
+
+    /// Returns the number of spilled records, including overwritten ones.
+    pub(super) fn records(&self) -> u64 {
+        let records = |runs: &Arc<RunningIngest>| runs.read(|ingest| Ok(ingest.records())).unwrap_or(0);
+        self.runs.values().map(records).sum()
+    }
+
+    /// Reads all spilled writes, adds them to a batch, and frees their space. Calls `visit` with
+    /// each written key, and with whether the key's value in the store is only merged into.
+    pub(super) fn read_back(
+        self,
+        engine: &Engine,
+        batch: &mut WriteBatch,
+        mut visit: impl FnMut(&Arc<KeyspaceDefinition>, &[u8], bool),
+    ) -> Result<()> {
+        for stretch in self.stretches.values() {
+            let definition = &stretch.definition;
+            batch.members.add(&engine.catalog, definition)?;
+            for (start, end) in stretch.deleted.iter() {
+                batch.commit.delete_range(start, end.unwrap_or(&definition.end));
+            }
+            let mut walk = self.scan(stretch)?;
+            loop {
+                // With this time, no value has expired.
+                let operator = definition.rules.operator.as_deref();
+                let mut gather = LookupState::new(MAX_SEQUENCE, 0, operator);
+                let Some(key) = walk.next(&mut gather)? else {
+                    break;
+                };
+                visit(definition, key, !gather.is_decided());
+                gather.visit_messages(|message| {
+                    let Message {
+                        kind,
+                        expires_ms,
+                        operand,
+                        ..
+                    } = message;
+                    batch.commit.add(&[], key, kind, expires_ms, operand);
+                });
+            }
+        }
+        self.runs.values().for_each(|runs| runs.end());
+        Ok(())
     }
 }
 

@@ -125,6 +125,12 @@ impl<'a> CommitRecord<'a> {
         self.note(kind);
     }
 
+    /// Adds a range delete to the commit. The bounds are tree keys, and the range is not empty.
+    pub(crate) fn delete_range(&mut self, start: &[u8], end: &[u8]) {
+        format::encode_range(&mut self.record, start, end);
+        self.count += 1;
+    }
+
     /// Appends the writes of another commit, which must not have a borrowed operand.
     pub(crate) fn append(&mut self, other: &CommitRecord<'_>) {
         assert!(other.tail.is_empty(), "what is added stands in one piece");

@@ -35,6 +35,7 @@ mod pages;
 mod panics;
 mod races;
 mod ranges;
+mod read_back;
 mod reads;
 mod records;
 mod refusals;

@@ -197,7 +197,10 @@ impl contract::IngestKeyScan for LayerWalk {
     }
 
     fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
-        let layers = self.layers.iter().map(|(sequence, pieces)| (*sequence, &pieces[..]));
+        let layers = self
+            .layers
+            .iter()
+            .map(|(sequence, pieces)| (*sequence, &pieces[..]));
         gather_in(&self.store, layers, &self.deletes, key, gather)
     }
 

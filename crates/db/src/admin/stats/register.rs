@@ -104,6 +104,8 @@ pub(super) const OPERATIONS: &[MetricRow] = rows! {
     "transactions.begun", Count, Counter, |s| s.transactions.begun, "Transactions begun.";
     "transactions.committed", Count, Counter, |s| s.transactions.committed,
         "Transactions committed.";
+    "transactions.attached", Count, Counter, |s| s.transactions.attached,
+        "Transactions committed with two checkpoints, because their writes on disk were not logged.";
     "transactions.rolled_back", Count, Counter, |s| s.transactions.rolled_back,
         "Transactions rolled back.";
     "transactions.conflicts", Count, Counter, |s| s.transactions.conflicts,

@@ -11,10 +11,16 @@ impl WriteSet {
     /// Adds the set's deleted ranges to the newest layer of an ingest. Returns whether there are
     /// any.
     pub(crate) fn pour_ranges(&self, ingest: &mut dyn BulkIngest) -> bool {
-        for (start, end) in self.deleted.iter() {
-            ingest.delete_range(&self.tree_key(start), &self.tree_end(end));
+        for (start, end) in self.deleted_tree_ranges() {
+            ingest.delete_range(&start, &end);
         }
         self.deleted.len() > 0
+    }
+
+    /// Returns the start and end of each deleted range as tree keys, in key order.
+    pub(crate) fn deleted_tree_ranges(&self) -> impl Iterator<Item = (TreeKey, TreeKey)> {
+        let ranges = self.deleted.iter();
+        ranges.map(|(start, end)| (self.tree_key(start), self.tree_end(end)))
     }
 
     /// Adds the set's writes to the newest layer of an ingest, with one message for each key. Where

@@ -282,11 +282,14 @@ impl System {
         let has_spilled = open
             .iter()
             .any(|open| open.number == own && open.spilled_bytes > 0);
+        let attached = self.db.stats().transactions.attached;
         transaction.commit_with(word(durability))?;
         world.coverage.hit("transaction");
-        self.is_attached = has_spilled;
-        if has_spilled {
-            world.coverage.hit("transaction that spilled");
+        self.is_attached = self.db.stats().transactions.attached > attached;
+        if self.is_attached {
+            world.coverage.hit("transaction whose runs were attached");
+        } else if has_spilled {
+            world.coverage.hit("transaction that was read back");
         }
         // This transaction never commits, so its writes must never be visible.
         let options = match number % 16 {
