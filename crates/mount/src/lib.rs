@@ -28,9 +28,9 @@ mod nodes;
 mod notices;
 mod options;
 mod serve;
-//mod view;
+mod view;
 
 pub use error::MountError;
 pub use mount::{Mount, MountState};
 pub use options::{DeviceFiles, MountAccess, MountOptions, PageRetention, Writability, WriteCaching};
-//pub use view::{Descendants, View, ViewOptions, ViewOutcome, run_in_view};
+pub use view::{Descendants, SignalForwarding, View, ViewOptions, ViewOutcome, run_in_view};

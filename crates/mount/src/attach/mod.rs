@@ -10,8 +10,8 @@ mod system;
 mod table;
 
 pub(crate) use device::{KernelMount, kernel_mount};
-pub(crate) use system::{descriptor_message, last_error, receive_descriptor, socket_pair};
-pub(crate) use table::{MountEntry, read_process_file, process_mounts};
+pub(crate) use system::{send_descriptor, receive_descriptor, socket_pair};
+pub(crate) use table::{process_mounts, read_process_file};
 
 use crate::error::MountError;
 use crate::options::MountOptions;

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Returns the error of the last call.
-pub(crate) fn last_error() -> io::Error {
+fn last_error() -> io::Error {
     io::Error::last_os_error()
 }
 
@@ -68,7 +68,7 @@ union ControlBuffer {
 }
 
 /// Sends one byte, with a descriptor if there is one. A forked child may call it.
-pub(crate) fn descriptor_message(
+pub(crate) fn send_descriptor(
     socket: BorrowedFd<'_>,
     byte: u8,
     descriptor: Option<BorrowedFd<'_>>,

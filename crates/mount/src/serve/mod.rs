@@ -13,7 +13,7 @@ mod extended;
 mod names;
 
 pub(crate) use contents::{CopyRange, WritePrivileges};
-pub(crate) use directories::{Filled, ListedEntry, ListingDetail};
+pub(crate) use directories::{Filled, ListingDetail};
 pub(crate) use names::Creation;
 
 use crate::nodes::Nodes;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod kill;
 mod memory;
 mod operations;
 mod support;
+mod views;

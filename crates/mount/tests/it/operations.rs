@@ -14,5 +14,5 @@ fn a_file_is_written_and_read() {
     assert_eq!(names, ["b"]);
     fs::remove_file(mounted.path("a/b")).unwrap();
     fs::remove_dir(mounted.path("a")).unwrap();
-    assert_eq!(mounted.files.inodes(), 1);
+    crate::views::wait_until("forgetting", || mounted.files.inodes() == 1);
 }
