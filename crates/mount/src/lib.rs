@@ -28,6 +28,7 @@ mod nodes;
 mod notices;
 mod options;
 mod serve;
+pub mod service;
 mod view;
 
 pub use error::MountError;

@@ -4,9 +4,12 @@ use crate::context::CommandContext;
 use crate::store::StoreHandle;
 use alluvium::Durability;
 use alluvium_files::{FileSystem, Files, FilesReport, FilesTransaction};
+use alluvium_mount::{DeviceServer, MountError, ViewOptions, ViewOutcome, run_in_served_view, run_in_view};
 use alluvium_mount::service::{FilesClient, FilesView, RemoteFiles, SERVICE};
 use alluvium_server::control::ManagementClient;
 use anyhow::{Context as _, Result, anyhow};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 /// A view of a file system.
@@ -66,11 +69,19 @@ impl OpenFiles {
         })
     }
 
-    /// Returns the client of the process that has the store open, if that is another one.
-    pub(crate) fn remote(&self) -> Option<&FilesClient> {
+    /// Runs a command that sees the view in a directory.
+    pub(crate) fn run_in_view(
+        &self,
+        directory: &Path,
+        command: Command,
+        options: &ViewOptions,
+    ) -> Result<ViewOutcome, MountError> {
         match &self.backend {
-            FilesBackend::Remote(remote) => Some(remote.client()),
-            _ => None,
+            FilesBackend::Remote(remote) => {
+                let server = Arc::clone(remote) as Arc<dyn DeviceServer>;
+                run_in_served_view(server, directory, command, options)
+            }
+            _ => run_in_view(Arc::clone(&self.files), directory, command, options),
         }
     }
 

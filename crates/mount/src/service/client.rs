@@ -4,6 +4,8 @@ use super::descriptor;
 use super::format;
 use super::message::{FileOperation, FilesReply, FilesRequest, FilesView, NodeDescription};
 use super::operations::{MOST_ENTRIES, MOST_READ};
+use crate::options::MountOptions;
+use crate::served::{DeviceServer, MountState};
 use alluvium_files::{
     AllocateMode, AttributeChange, Attributes, DirectoryEntry, Error, ErrorKind, FileSystem, FilesReport, Inode, NewNode,
     RenameMode, Result, SeekTarget, SetMode, SpaceStatistics, WritePosition,
@@ -12,6 +14,7 @@ use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// Returns what a reply contains, or an error if it is another one.
 macro_rules! answered {
@@ -45,22 +48,6 @@ impl FilesClient {
             view,
         })?;
         Ok(client)
-    }
-
-    /// Makes the other process serve the view on a mounted FUSE device.
-    ///
-    /// # Errors
-    /// Errors of the connection and of the other process.
-    pub fn serve(&self, device: OwnedFd) -> Result<()> {
-        self.ask_with(&FilesRequest::Serve, Some(device)).map(drop)
-    }
-
-    /// Waits until the view that [`FilesClient::serve`] began is unmounted.
-    ///
-    /// # Errors
-    /// Errors of the connection.
-    pub fn await_unmount(&self) -> Result<()> {
-        self.ask(&FilesRequest::AwaitUnmount).map(drop)
     }
 
     /// Commits the transaction of the view. If `durability` asks for it, the commit is on the disk
@@ -189,6 +176,39 @@ impl RemoteFiles {
         match self.run(operation)? {
             FilesReply::Done => Ok(()),
             other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// How long one request waits for the end of a mount.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// The other process serves the device of a view.
+impl DeviceServer for RemoteFiles {
+    fn serve(&self, device: OwnedFd, _options: &MountOptions) -> io::Result<()> {
+        let served = self.client.ask_with(&FilesRequest::Serve, Some(device));
+        served.map(drop).map_err(io::Error::other)
+    }
+
+    fn wait(&self, limit: Duration) -> MountState {
+        let mut left = limit;
+        loop {
+            let step = left.min(WAIT);
+            let asked = self.client.ask(&FilesRequest::AwaitUnmount(step.as_millis() as u32));
+            // If the other process has gone, its mounts have gone as well.
+            let Ok(FilesReply::Number(_)) = asked else {
+                return MountState::Ended;
+            };
+            left -= step;
+            if left.is_zero() {
+                return MountState::Mounted;
+            }
+        }
+    }
+
+    fn end(&self) {
+        if let Err(error) = self.client.ask(&FilesRequest::EndView) {
+            tracing::debug!(%error, "cannot end a view, because its connection has ended");
         }
     }
 }

@@ -27,8 +27,11 @@ pub enum FilesRequest {
     /// Serves the view on a mounted FUSE device, whose descriptor follows the frame. The answer
     /// comes once the kernel and the view have agreed.
     Serve,
-    /// Waits until the view is unmounted.
-    AwaitUnmount,
+    /// Waits until the view is unmounted, or for so many milliseconds. The answer is `Done` if it
+    /// is unmounted, and the number 1 otherwise.
+    AwaitUnmount(u32),
+    /// Ends all access to the file system through the mounted view.
+    EndView,
     /// Creates a snapshot of the file system.
     CreateSnapshot(String),
     /// Lists the snapshots of the file system.

@@ -5,7 +5,7 @@ use super::format;
 use super::message::{FileOperation, FilesReply, FilesRequest, FilesView};
 use super::operations;
 use crate::options::MountOptions;
-use crate::view::ServedDevice;
+use crate::served::{MountState, ServedDevice};
 use alluvium::{Db, Durability};
 use alluvium_files::{Error, ErrorKind, FileSystem, Files, FilesTransaction, Inode, Result};
 use std::collections::BTreeMap;
@@ -13,6 +13,10 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest time that a request may wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Serves the files of an open store to other processes.
 pub struct FilesService {
@@ -120,10 +124,9 @@ impl FilesSession {
     fn answer(&mut self, request: &FilesRequest) -> FilesReply {
         let answered = match request {
             FilesRequest::Operate(operation) => return self.operate(operation),
-            FilesRequest::AwaitUnmount => {
-                if let Some(device) = self.device.take() {
-                    device.wait();
-                }
+            FilesRequest::AwaitUnmount(milliseconds) => return self.await_unmount(*milliseconds),
+            FilesRequest::EndView => {
+                drop(self.device.take());
                 Ok(())
             }
             FilesRequest::CreateSnapshot(name) => self.files.create_snapshot(name).map(drop),
@@ -147,6 +150,14 @@ impl FilesSession {
         match answered {
             Ok(()) => FilesReply::Done,
             Err(error) => FilesReply::failed(&error),
+        }
+    }
+
+    fn await_unmount(&self, milliseconds: u32) -> FilesReply {
+        let limit = Duration::from_millis(milliseconds.into()).min(LONGEST_WAIT);
+        match &self.device {
+            Some(device) if device.wait(limit) == MountState::Mounted => FilesReply::Number(1),
+            _ => FilesReply::Done,
         }
     }
 

@@ -12,11 +12,13 @@ mod users;
 use crate::context::CommandContext;
 use crate::jobs::stop;
 use crate::remote::password;
+use crate::store::files_service::files_services;
 use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::log;
 use crate::terminal::screen::{self, ScreenOutput};
 use crate::values::sizes::{self, ByteSize};
-use alluvium::Durability;
+use crate::verbs::mount::MountArguments;
+use alluvium::{Db, Durability};
 use alluvium_server::{
     CacheEvictionPolicy, CacheMemory, CacheServer, DatagramOptions, Exposure, KeyLayout, Server,
     ServerOptions, TlsOptions,
