@@ -6,7 +6,8 @@ use crate::values::sizes::{self, ByteSize};
 use crate::values::tier::{self, TierDirectory};
 use crate::verbs::{
     advise, backup, bench, check, compact, completions, delete, export, files, get, import, index, inspect,
-    keyspaces, man, model, mount, probe, put, repair, scan, serve, sort, stats, tiers, transaction, transactions, tx,
+    keyspaces, man, model, mount, probe, put, repair, scan, serve, sort, stats, tiers, transaction,
+    transactions, tx,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;

@@ -15,8 +15,8 @@
 mod check;
 mod contract;
 mod error;
-mod ordinary;
 mod operations;
+mod ordinary;
 mod paths;
 mod records;
 mod store;

@@ -158,7 +158,10 @@ impl<'c> TreeCopier<'c> {
             Ok(_) => {
                 return Err(Error::new(
                     ErrorKind::Exists,
-                    format!("{:?} exists and is no directory", String::from_utf8_lossy(&task.name)),
+                    format!(
+                        "{:?} exists and is no directory",
+                        String::from_utf8_lossy(&task.name)
+                    ),
                 ));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -187,8 +190,14 @@ impl<'c> TreeCopier<'c> {
             };
             after = Some(last.name.clone());
             for entry in page {
+                let original = match self.from.lookup(original, &entry.name) {
+                    Ok(original) => original,
+                    // It was removed since the directory was read.
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    Err(error) => return Err(error),
+                };
                 self.copy_node(&CopyTask {
-                    original: self.from.attributes(entry.inode)?,
+                    original,
                     parent: copy,
                     name: entry.name,
                     depth: depth + 1,

@@ -4,16 +4,16 @@
 use crate::notices::Notice;
 use crate::options::{PageRetention, WriteCaching};
 use crate::serve::{
-    Answer, Caller, CopyRange, Creation, Errno, Filled, ListingDetail, LookupReply, NodeReply, Server, Serving,
-    WritePrivileges,
+    Answer, Caller, CopyRange, Creation, Errno, Filled, ListingDetail, LookupReply, NodeReply, Server,
+    Serving, WritePrivileges,
 };
 use alluvium_files::{
     AttributeChange, Attributes, FileKind, Inode, RenameMode, TimeChange, Timestamp, WritePosition,
 };
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem,
-    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
     ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL,
     TimeOrNow, WriteFlags,
 };
@@ -400,7 +400,15 @@ impl Filesystem for Bridge {
         });
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
         self.entry(reply, |serving| {
             let creation = plain(FileKind::Directory, mode, umask);
             serving.create(caller(request), inode(parent), name.as_bytes(), creation)
@@ -473,9 +481,9 @@ impl Filesystem for Bridge {
         reply: ReplyCreate,
     ) {
         let creation = plain(FileKind::Regular, mode, umask);
-        match self.answer(|serving| {
-            serving.create_open(caller(request), inode(parent), name.as_bytes(), creation)
-        }) {
+        match self
+            .answer(|serving| serving.create_open(caller(request), inode(parent), name.as_bytes(), creation))
+        {
             Ok(node) => {
                 let (timeout, generation) = (node.entry_timeout, Generation(node.attributes.generation));
                 let attributes = file_attr(&node.attributes);
@@ -583,7 +591,14 @@ impl Filesystem for Bridge {
         }
     }
 
-    fn readdirplus(&self, _: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let answer = self.answer(|serving| {
             serving.list(inode(ino), fh.0, offset, ListingDetail::Attributes, |entry| {
                 let name = OsStr::from_bytes(entry.name);
@@ -595,7 +610,14 @@ impl Filesystem for Bridge {
                     None => (dots(entry.inode), Duration::ZERO, 0),
                 };
                 let generation = Generation(generation);
-                filled(reply.add(attributes.ino, entry.offset, name, &timeout, &attributes, generation))
+                filled(reply.add(
+                    attributes.ino,
+                    entry.offset,
+                    name,
+                    &timeout,
+                    &attributes,
+                    generation,
+                ))
             })
         });
         match answer {

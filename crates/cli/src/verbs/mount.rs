@@ -99,9 +99,7 @@ impl MountCommand {
                 context.path.display()
             ));
         }
-        let mut mount = self
-            .files
-            .mount(db, &self.directory, self.snapshot.as_deref())?;
+        let mut mount = self.files.mount(db, &self.directory, self.snapshot.as_deref())?;
         screen::note(&format!(
             "{} shows the files {:?} of {}; Ctrl-C or `umount` ends it",
             mount.directory().display(),

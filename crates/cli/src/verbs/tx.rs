@@ -65,7 +65,10 @@ impl TxCommand {
                 return Err(error);
             }
             tries += 1;
-            screen::note(&format!("{error}; running the command again ({tries} of {})", self.retry));
+            screen::note(&format!(
+                "{error}; running the command again ({tries} of {})",
+                self.retry
+            ));
         }
     }
 
@@ -83,7 +86,9 @@ impl TxCommand {
             }
         };
         for process in &outcome.ended {
-            screen::note(&format!("ended {process}, which the command had left in the background"));
+            screen::note(&format!(
+                "ended {process}, which the command had left in the background"
+            ));
         }
         if !outcome.status.success() {
             open.rollback()?;
@@ -107,7 +112,10 @@ impl TxCommand {
             None => std::env::current_dir().context("finding the current directory")?,
         };
         let (program, arguments) = self.command.split_first().ok_or_else(|| {
-            failure(CommandExit::Usage, "give the command after `--`, as in `alluvium tx -- make`")
+            failure(
+                CommandExit::Usage,
+                "give the command after `--`, as in `alluvium tx -- make`",
+            )
         })?;
         let mut command = Command::new(program);
         command.args(arguments);

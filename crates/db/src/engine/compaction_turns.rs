@@ -82,6 +82,9 @@ mod tests {
         let crowded = shares([0, 0, 100, 0]);
         assert!(crowded[2] >= 400, "{crowded:?}");
         let most = shares([150, 0, 0, 200]);
-        assert!(most[3] >= 400 && most.iter().all(|&share| share >= 50), "{most:?}");
+        assert!(
+            most[3] >= 400 && most.iter().all(|&share| share >= 50),
+            "{most:?}"
+        );
     }
 }

@@ -363,9 +363,7 @@ impl Engine {
     pub(crate) fn begin_ingest(&self, place: DictionaryPlace) -> Result<Arc<RunningIngest>> {
         self.health()?;
         let under_way = Arc::new(RunningIngest {
-            runs: RwLock::new(Some(
-                self.dictionaries.ingest(place, AllocationClass::Normal)?,
-            )),
+            runs: RwLock::new(Some(self.dictionaries.ingest(place, AllocationClass::Normal)?)),
             memory: AtomicU64::new(0),
             merging: AtomicU64::new(0),
             layers: AtomicU64::new(0),

@@ -385,7 +385,12 @@ impl LaterCommits<'_> {
         Ok(true)
     }
 
-    fn has_range(&self, range: &KeyRange, dictionary: DictionaryPlace, asked: RangeValidation) -> Result<bool> {
+    fn has_range(
+        &self,
+        range: &KeyRange,
+        dictionary: DictionaryPlace,
+        asked: RangeValidation,
+    ) -> Result<bool> {
         if self.memtables().any(|memtable| self.is_written(memtable, range)) {
             return Ok(true);
         }

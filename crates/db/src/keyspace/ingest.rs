@@ -85,7 +85,10 @@ impl Keyspace {
         self.definition().alive()?;
         self.shared().healthy()?;
         Ok(Ingest {
-            under_way: self.shared().engine.begin_ingest(self.definition().dictionary())?,
+            under_way: self
+                .shared()
+                .engine
+                .begin_ingest(self.definition().dictionary())?,
             keyspace: self.clone(),
             first: None,
             last: TreeKey::new(),

@@ -12,8 +12,8 @@ use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema};
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The definition of a keyspace, which may have been dropped.
 #[derive(Debug)]

@@ -104,10 +104,7 @@ fn each_form_has_a_structure_of_its_own() {
         assert_eq!(pairs(&other), [(b"key".into(), number.to_string().into())].into());
     }
     let second = db.keyspace_with("second", &options).unwrap();
-    assert_eq!(
-        second.definition().dictionary(),
-        blobs.definition().dictionary()
-    );
+    assert_eq!(second.definition().dictionary(), blobs.definition().dictionary());
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
 }
 

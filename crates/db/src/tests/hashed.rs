@@ -112,10 +112,7 @@ fn points_transactions_and_expiry_work_across_structures() {
     let many: Vec<Option<&[u8]>> = many.iter().map(Option::as_deref).collect();
     assert_eq!(many, [Some(&b"12"[..]), Some(b"1+"), None, None]);
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
-    assert!(
-        hashed_of(&db).sorted_records() == 2,
-        "what has expired is gone"
-    );
+    assert!(hashed_of(&db).sorted_records() == 2, "what has expired is gone");
 }
 
 /// Returns the records of a keyspace as a transaction sees them, sorted. Panics if a key occurs

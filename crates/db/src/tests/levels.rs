@@ -35,7 +35,11 @@ fn each_set_of_options_has_levels_of_its_own() {
         db.keyspace_with("trial", &KeyspaceOptions::new()),
         Err(Error::OptionsDiffer { .. })
     ));
-    assert_eq!(db.keyspaces(), ["other", "trial"], "what was refused is not there");
+    assert_eq!(
+        db.keyspaces(),
+        ["other", "trial"],
+        "what was refused is not there"
+    );
     db.rename_keyspace("trial", "renamed").unwrap();
     db.checkpoint().unwrap();
     db.close().unwrap();
@@ -47,7 +51,9 @@ fn each_set_of_options_has_levels_of_its_own() {
     let other = db.keyspace_with("other", &cola).unwrap();
     assert_eq!(other.get("key").unwrap().as_deref(), Some(&b"other"[..]));
     let options = db.stats().dictionaries.into_iter();
-    let options: Vec<_> = options.map(|one| (one.structure.to_string(), one.keyspaces)).collect();
+    let options: Vec<_> = options
+        .map(|one| (one.structure.to_string(), one.keyspaces))
+        .collect();
     let names = |all: &[&str]| all.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
     let expected = [
         ("levels,samt,k=8".to_owned(), names(&["renamed", "second"])),
@@ -122,7 +128,9 @@ fn what_is_stitched_is_kept_and_another_scan_unit_has_its_own_levels() {
         let error = db.keyspace_with("k", &levels(other.clone())).unwrap_err();
         assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
         assert!(error.to_string().contains("samt,k=2,f=0,scan=8"), "{error}");
-        let own = db.keyspace_with(&format!("other {number}"), &levels(other)).unwrap();
+        let own = db
+            .keyspace_with(&format!("other {number}"), &levels(other))
+            .unwrap();
         assert_eq!(own.definition().dictionary().number, 1 + number);
     }
     let k = db.keyspace_with("k", &eight).unwrap();

@@ -83,13 +83,19 @@ fn spread() -> Options {
 /// Returns the first levels of a store.
 fn levels_of(db: &Db) -> &LevelsDictionary {
     let place = DictionaryPlace::first(StructureKind::Levels);
-    db.engine().dictionaries.levels(place).expect("a keyspace uses them")
+    db.engine()
+        .dictionaries
+        .levels(place)
+        .expect("a keyspace uses them")
 }
 
 /// Returns the first hashed structure of a store.
 fn hashed_of(db: &Db) -> &HashedStructure {
     let place = DictionaryPlace::first(StructureKind::Hashed);
-    db.engine().dictionaries.hashed(place).expect("a keyspace uses it")
+    db.engine()
+        .dictionaries
+        .hashed(place)
+        .expect("a keyspace uses it")
 }
 
 fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {

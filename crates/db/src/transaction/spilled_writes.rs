@@ -222,9 +222,7 @@ impl SpilledWrites {
     /// merge all runs between two of them.
     pub(super) fn protect(&self, marks: &[&SpilledMark]) {
         for (place, runs) in &self.runs {
-            let layers = marks
-                .iter()
-                .filter_map(|mark| mark.layers.get(place).copied());
+            let layers = marks.iter().filter_map(|mark| mark.layers.get(place).copied());
             runs.protect(&layers.collect::<Vec<u64>>());
         }
     }

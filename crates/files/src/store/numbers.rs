@@ -77,7 +77,7 @@ pub(super) fn count_opening(db: &Db, spaces: &FileKeyspaces) -> Result<u64> {
     let generation = before.unwrap_or(0) + 1;
     // On a full disk, a file system can be opened to delete from it.
     let options = TransactionOptions::new().frees_space();
-    let mut transaction = db.begin_with(&options);
+    let transaction = db.begin_with(&options);
     transaction.put(keyspace, format::GENERATION_KEY, format::number(generation))?;
     transaction.commit_with(Durability::Disk)?;
     Ok(generation)

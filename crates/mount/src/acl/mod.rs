@@ -116,7 +116,9 @@ mod tests {
     use super::*;
 
     fn list(entries: &[(AclTag, u16)]) -> AccessList {
-        let entries = entries.iter().map(|&(tag, permissions)| AclEntry { tag, permissions });
+        let entries = entries
+            .iter()
+            .map(|&(tag, permissions)| AclEntry { tag, permissions });
         AccessList {
             entries: entries.collect(),
         }

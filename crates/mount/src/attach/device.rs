@@ -105,11 +105,13 @@ pub(super) fn open_and_mount(directory: &Path, options: &MountOptions) -> Result
         Some(libc::EACCES | libc::EPERM) => refused("opening /dev/fuse"),
         _ => super::system_error(directory, "opening /dev/fuse", error),
     })?;
-    arguments.mount(&device).map_err(|error| match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => refused("mounting"),
-        Some(libc::ENODEV) => MountError::NoDevice,
-        _ => super::system_error(directory, "mounting", error),
-    })?;
+    arguments
+        .mount(&device)
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => refused("mounting"),
+            Some(libc::ENODEV) => MountError::NoDevice,
+            _ => super::system_error(directory, "mounting", error),
+        })?;
     Ok(device)
 }
 
@@ -120,7 +122,11 @@ mod tests {
     #[test]
     fn options_begin_with_the_descriptor() {
         let mut buffer = [0_u8; 32];
-        for (descriptor, expected) in [(0, c"fd=0,a"), (7, c"fd=7,a"), (2_147_483_647, c"fd=2147483647,a")] {
+        for (descriptor, expected) in [
+            (0, c"fd=0,a"),
+            (7, c"fd=7,a"),
+            (2_147_483_647, c"fd=2147483647,a"),
+        ] {
             assert_eq!(write_options(&mut buffer, descriptor, b",a"), Some(expected));
         }
         assert_eq!(write_options(&mut buffer[..6], 10, b",a"), None);

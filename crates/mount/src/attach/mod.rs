@@ -10,7 +10,7 @@ mod system;
 mod table;
 
 pub(crate) use device::{KernelMount, kernel_mount};
-pub(crate) use system::{send_descriptor, receive_descriptor, socket_pair};
+pub(crate) use system::{receive_descriptor, send_descriptor, socket_pair};
 pub(crate) use table::{process_mounts, read_process_file};
 
 use crate::error::MountError;

@@ -88,7 +88,10 @@ mod tests {
         let line = br"36 35 98:0 / /mnt/a\040b\134c rw,noatime master:1 - fuse.alluvium my\040store rw";
         let entry = parse(line).unwrap();
         assert_eq!(entry.directory.as_os_str().as_bytes(), br"/mnt/a b\c");
-        assert_eq!((entry.kind.as_str(), entry.source.as_str()), ("fuse.alluvium", "my store"));
+        assert_eq!(
+            (entry.kind.as_str(), entry.source.as_str()),
+            ("fuse.alluvium", "my store")
+        );
     }
 
     #[test]

@@ -109,7 +109,10 @@ impl Serving<'_> {
         self.drop_privileges(caller, range.to)?;
         let length = range.length.min(LONGEST_COPY);
         let CopyRange {
-            from, from_offset, to, ..
+            from,
+            from_offset,
+            to,
+            ..
         } = range;
         let copied = self
             .files

@@ -7,8 +7,8 @@ use super::operations::{MOST_ENTRIES, MOST_READ};
 use crate::options::MountOptions;
 use crate::served::{DeviceServer, MountState};
 use alluvium_files::{
-    AllocateMode, AttributeChange, Attributes, DirectoryEntry, Error, ErrorKind, FileSystem, FilesReport, Inode, NewNode,
-    RenameMode, Result, SeekTarget, SetMode, SpaceStatistics, WritePosition,
+    AllocateMode, AttributeChange, Attributes, DirectoryEntry, Error, ErrorKind, FileSystem, FilesReport,
+    Inode, NewNode, RenameMode, Result, SeekTarget, SetMode, SpaceStatistics, WritePosition,
 };
 use parking_lot::Mutex;
 use std::io::{self, Write};
@@ -82,7 +82,9 @@ impl FilesClient {
     /// Errors of the connection and of the other process.
     pub fn snapshots(&self) -> Result<Vec<String>> {
         let names = answered!(self.ask(&FilesRequest::Snapshots), Names)?;
-        let texts = names.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned());
+        let texts = names
+            .into_iter()
+            .map(|name| String::from_utf8_lossy(&name).into_owned());
         Ok(texts.collect())
     }
 
@@ -194,7 +196,9 @@ impl DeviceServer for RemoteFiles {
         let mut left = limit;
         loop {
             let step = left.min(WAIT);
-            let asked = self.client.ask(&FilesRequest::AwaitUnmount(step.as_millis() as u32));
+            let asked = self
+                .client
+                .ask(&FilesRequest::AwaitUnmount(step.as_millis() as u32));
             // If the other process has gone, its mounts have gone as well.
             let Ok(FilesReply::Number(_)) = asked else {
                 return MountState::Ended;

@@ -20,7 +20,12 @@ pub(super) fn send(stream: &UnixStream, descriptor: BorrowedFd<'_>) -> io::Resul
     if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(io::Error::other("no room for a descriptor in a message"));
     }
-    sendmsg(stream.as_fd(), &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
+    sendmsg(
+        stream.as_fd(),
+        &[IoSlice::new(&[0])],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
     Ok(())
 }
 
@@ -33,7 +38,12 @@ pub(super) fn receive(stream: &UnixStream) -> io::Result<OwnedFd> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let received = recvmsg(stream.as_fd(), &mut [IoSliceMut::new(&mut byte)], &mut control, flags)?;
+    let received = recvmsg(
+        stream.as_fd(),
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        flags,
+    )?;
     if received.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }

@@ -1,8 +1,8 @@
 //! The messages of a stream.
 
 use alluvium_files::{
-    AllocateMode, AttributeChange, Attributes, DirectoryEntry, ErrorKind, FileKind, FilesReport, Inode, RenameMode,
-    SeekTarget, SetMode, SpaceStatistics, WritePosition,
+    AllocateMode, AttributeChange, Attributes, DirectoryEntry, ErrorKind, FileKind, FilesReport, Inode,
+    RenameMode, SeekTarget, SetMode, SpaceStatistics, WritePosition,
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +19,12 @@ pub enum FilesView {
 
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FilesRequest {
+pub(super) enum FilesRequest {
     /// Selects a file system by its name, and a view of it. Every stream begins with this request.
-    Open { name: String, view: FilesView },
+    Open {
+        name: String,
+        view: FilesView,
+    },
     /// An operation on the view.
     Operate(FileOperation),
     /// Serves the view on a mounted FUSE device, whose descriptor follows the frame. The answer
@@ -42,14 +45,16 @@ pub enum FilesRequest {
     /// Removes the file system.
     Remove,
     /// Commits the transaction.
-    Commit { is_durable: bool },
+    Commit {
+        is_durable: bool,
+    },
     /// Rolls the transaction back.
     Roll,
 }
 
 /// An operation of [`FileSystem`](alluvium_files::FileSystem).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FileOperation {
+pub(super) enum FileOperation {
     Lookup(Inode, Vec<u8>),
     Attributes(Inode),
     Parent(Inode),
@@ -79,7 +84,7 @@ pub enum FileOperation {
 
 /// An inode to be created: [`NewNode`](alluvium_files::NewNode) as a message has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeDescription {
+pub(super) struct NodeDescription {
     pub kind: FileKind,
     pub mode: u32,
     pub user: u32,
@@ -90,7 +95,7 @@ pub struct NodeDescription {
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FilesReply {
+pub(super) enum FilesReply {
     Done,
     Attributes(Attributes),
     Inode(Inode),

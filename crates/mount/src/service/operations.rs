@@ -92,10 +92,16 @@ fn change(files: &dyn FileSystem, operation: &FileOperation) -> Result<FilesRepl
             return Ok(FilesReply::Attributes(files.set_attributes(*inode, change)?));
         }
         FileOperation::Create(parent, name, node) => {
-            return Ok(FilesReply::Attributes(files.create(*parent, name, &node.node())?));
+            return Ok(FilesReply::Attributes(files.create(
+                *parent,
+                name,
+                &node.node(),
+            )?));
         }
         FileOperation::CreateUnnamed(parent, node) => {
-            return Ok(FilesReply::Attributes(files.create_unnamed(*parent, &node.node())?));
+            return Ok(FilesReply::Attributes(
+                files.create_unnamed(*parent, &node.node())?,
+            ));
         }
         FileOperation::Link(inode, parent, name) => {
             return Ok(FilesReply::Attributes(files.link(*inode, *parent, name)?));

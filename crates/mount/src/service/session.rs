@@ -48,7 +48,10 @@ impl FilesService {
             return Ok(());
         };
         let FilesRequest::Open { name, view } = request else {
-            let error = Error::new(ErrorKind::InvalidArgument, "a stream begins with the request `Open`");
+            let error = Error::new(
+                ErrorKind::InvalidArgument,
+                "a stream begins with the request `Open`",
+            );
             return send(stream, &FilesReply::failed(&error));
         };
         let mut session = match self.open(&name, view) {

@@ -132,7 +132,11 @@ impl NamespaceEntry {
 }
 
 fn checked(result: libc::c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 fn unshare(flags: libc::c_int) -> io::Result<()> {
@@ -176,7 +180,11 @@ fn write_file(path: &CStr, text: &CStr) -> io::Result<()> {
         let file = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         checked(file)?;
         let written = libc::write(file, bytes.as_ptr().cast(), bytes.len());
-        let result = if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        let result = if written < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        };
         libc::close(file);
         result
     }

@@ -82,7 +82,8 @@ fn a_killed_runner_takes_its_command_and_its_view_along() {
     assert!(Path::new(&command).exists());
     child.kill().unwrap();
     child.wait().unwrap();
-    let has_gone = || fs::read_to_string(format!("{command}/stat")).map_or(true, |stat| stat.contains(") Z "));
+    let has_gone =
+        || fs::read_to_string(format!("{command}/stat")).map_or(true, |stat| stat.contains(") Z "));
     wait_until("the command's end", has_gone);
     assert!(fs::read_dir(directory.path()).unwrap().next().is_none());
     // The command's child cannot write any more, and ends by itself.

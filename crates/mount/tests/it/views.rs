@@ -26,7 +26,9 @@ fn shared(files: &Arc<MemoryFiles>) -> Arc<dyn FileSystem> {
 fn is_mounted(directory: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let directory = directory.canonicalize().unwrap();
-    table.lines().any(|line| line.split(' ').nth(4) == directory.to_str())
+    table
+        .lines()
+        .any(|line| line.split(' ').nth(4) == directory.to_str())
 }
 
 /// Waits until a condition holds.
@@ -119,7 +121,12 @@ fn descendants_that_do_not_end_are_ended() {
     let outcome = run_in_view(shared(&files), directory.path(), shell(script), &options).unwrap();
     assert_eq!(outcome.status.code(), Some(3));
     assert!(!outcome.ended.is_empty());
-    let ticks = || files.lookup(alluvium_files::Inode::ROOT, b"tick").map(|node| node.size).ok();
+    let ticks = || {
+        files
+            .lookup(alluvium_files::Inode::ROOT, b"tick")
+            .map(|node| node.size)
+            .ok()
+    };
     let before = ticks();
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(before, ticks(), "nothing writes any more");
@@ -131,13 +138,7 @@ fn a_killed_command_says_so() {
     need_mounts!();
     let (files, directory) = (Arc::new(MemoryFiles::new()), tempfile::tempdir().unwrap());
     let command = shell("exec sleep 1000");
-    let view = View::start(
-        shared(&files),
-        directory.path(),
-        command,
-        &ViewOptions::default(),
-    )
-    .unwrap();
+    let view = View::start(shared(&files), directory.path(), command, &ViewOptions::default()).unwrap();
     view.signal(Signal::KILL).unwrap();
     let outcome = view.wait().unwrap();
     assert_eq!(outcome.status.signal(), Some(libc::SIGKILL));
@@ -165,12 +166,7 @@ fn a_program_that_is_missing_is_named() {
     need_mounts!();
     let (files, directory) = (Arc::new(MemoryFiles::new()), tempfile::tempdir().unwrap());
     let command = Command::new("no-such-program");
-    let result = run_in_view(
-        shared(&files),
-        directory.path(),
-        command,
-        &ViewOptions::default(),
-    );
+    let result = run_in_view(shared(&files), directory.path(), command, &ViewOptions::default());
     let error = result.unwrap_err();
     assert!(matches!(error, MountError::Command { .. }), "{error}");
     assert!(error.to_string().contains("no-such-program"), "{error}");
@@ -205,7 +201,10 @@ fn a_working_directory_is_looked_up_in_the_view() {
         ..ViewOptions::default()
     };
     let error = run_in_view(shared(&files), &path, shell("true"), &options).unwrap_err();
-    assert!(error.to_string().contains("working directory in the view"), "{error}");
+    assert!(
+        error.to_string().contains("working directory in the view"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -217,7 +216,8 @@ fn users_who_are_not_root_get_a_namespace_too() {
     }
     let (files, directory) = (Arc::new(MemoryFiles::new()), tempfile::tempdir().unwrap());
     // Without the capability to mount, the child makes a user namespace.
-    let script = "echo > by-user && test \"$(stat -c %u by-user)\" = 0 && ! grep -q 4294967295 /proc/self/uid_map";
+    let script =
+        "echo > by-user && test \"$(stat -c %u by-user)\" = 0 && ! grep -q 4294967295 /proc/self/uid_map";
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-sys_admin", "--inh-caps=-all", "--", "true"]);
     if !command.status().is_ok_and(|status| status.success()) {

@@ -7,8 +7,8 @@ use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen::ScreenOutput;
 use crate::values::sizes;
 use alluvium_files::{
-    CopyProgress, FileKind, FilePaths as _, FileSystem, Inode, LastLink, OrdinaryDirectory, TreeCopier,
-    WritePosition,
+    AccessTimes, CopyProgress, FileKind, FilePaths as _, FileSystem, Inode, LastLink, OrdinaryDirectory,
+    TreeCopier, WritePosition,
 };
 use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
@@ -43,7 +43,8 @@ pub(super) fn put(
             if length == 0 {
                 return Ok(());
             }
-            open.files.write(inode, WritePosition::At(offset), &piece[..length])?;
+            open.files
+                .write(inode, WritePosition::At(offset), &piece[..length])?;
             offset += length as u64;
         }
     })
@@ -78,7 +79,7 @@ pub(super) fn import(
     directory: &Path,
     path: &[u8],
 ) -> Result<CommandExit> {
-    let source = OrdinaryDirectory::open(directory)?;
+    let source = OrdinaryDirectory::open(directory, AccessTimes::Keep)?;
     stop::listen()?;
     let bar = progress::bytes("importing", None);
     let mut copied = CopyProgress::default();
@@ -100,7 +101,7 @@ pub(super) fn export(
     directory: &Path,
 ) -> Result<CommandExit> {
     std::fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
-    let target = OrdinaryDirectory::open(directory)?;
+    let target = OrdinaryDirectory::open(directory, AccessTimes::Keep)?;
     if !target.read_directory(Inode::ROOT, None, 1)?.is_empty() {
         let text = format!("{} is not empty: give a new directory", directory.display());
         return Err(failure(CommandExit::Usage, text));
@@ -134,7 +135,10 @@ pub(super) fn copy(
             let files = &*open.files;
             let original = files.resolve_with(from, LastLink::Keep)?;
             if files.attributes(original)?.kind == FileKind::Directory && !is_recursive {
-                let text = format!("{} is a directory: add -r to copy it", String::from_utf8_lossy(from));
+                let text = format!(
+                    "{} is a directory: add -r to copy it",
+                    String::from_utf8_lossy(from)
+                );
                 return Err(failure(CommandExit::Usage, text));
             }
             let (_, own_name) = files.resolve_parent(from)?;

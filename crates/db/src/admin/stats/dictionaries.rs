@@ -33,11 +33,7 @@ impl fmt::Display for DictionaryStats {
             write!(f, ", {} runs on {} levels", levels.runs, levels.levels)?;
         }
         if let Some(hashed) = &self.hashed {
-            write!(
-                f,
-                ", {} hash stores and {} runs",
-                hashed.hash_stores, hashed.runs
-            )?;
+            write!(f, ", {} hash stores and {} runs", hashed.hash_stores, hashed.runs)?;
         }
         Ok(())
     }

@@ -31,7 +31,11 @@ impl DictionaryFlush {
 impl DictionarySet {
     /// Divides a sealed memtable among the dictionaries that do not contain it yet. Dictionaries
     /// without a message in it are left out, except for the tree, which counts the memtables.
-    pub(in crate::engine) fn take(&self, memtable: &Arc<Memtable>, cut: SequenceNumber) -> Vec<DictionaryFlush> {
+    pub(in crate::engine) fn take(
+        &self,
+        memtable: &Arc<Memtable>,
+        cut: SequenceNumber,
+    ) -> Vec<DictionaryFlush> {
         let behind = self.live().filter(|(_, dictionary)| dictionary.cut() < cut);
         let shares = behind.map(|(place, _)| DictionaryFlush {
             place,
@@ -39,9 +43,8 @@ impl DictionarySet {
             begun: None,
             is_published: false,
         });
-        let has_share = |taking: &DictionaryFlush| {
-            taking.place == DictionaryPlace::TREE || !taking.share.is_empty()
-        };
+        let has_share =
+            |taking: &DictionaryFlush| taking.place == DictionaryPlace::TREE || !taking.share.is_empty();
         shares.filter(has_share).collect()
     }
 

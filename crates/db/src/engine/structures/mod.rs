@@ -221,7 +221,9 @@ impl DictionarySet {
     /// deletes that no merge was asked to include before.
     pub(in crate::engine) fn want_deletes_merged(&self) -> bool {
         let all = self.hashed.all();
-        all.fold(false, |is_new, (_, hashed)| hashed.want_deletes_merged() || is_new)
+        all.fold(false, |is_new, (_, hashed)| {
+            hashed.want_deletes_merged() || is_new
+        })
     }
 
     /// Sets the maximum memory that all scans together retain between calls, in bytes. It is

@@ -4,8 +4,8 @@ use super::catalog::{self, SecondCatalog};
 use super::table::DictionaryTable;
 use super::{DictionarySet, HeldWrites};
 use crate::error::{Error, Result};
-use crate::options::kind::{DictionaryId, DictionaryPlace, StructureKind};
 use crate::options::Structure;
+use crate::options::kind::{DictionaryId, DictionaryPlace, StructureKind};
 use crate::schema::format::{self, KeyspaceId};
 use crate::schema::manifest::reachability::{DamageSurvey, lost};
 use crate::schema::manifest::{Manifest, ManifestWriter};
@@ -403,7 +403,9 @@ fn roots_of(manifest: &Manifest, structure: StructureKind) -> Result<Vec<(Dictio
         Some(place) if place.structure == structure => Ok((place, &entry.root[..])),
         _ => {
             let expected = match structure.has_several() {
-                true => format!("structures of kind {kind} only as dictionary {first} or a multiple of 256 more"),
+                true => {
+                    format!("structures of kind {kind} only as dictionary {first} or a multiple of 256 more")
+                }
                 false => format!("structures of kind {kind} only as dictionary {first}"),
             };
             corrupt(expected, format!("dictionary {}", entry.id))

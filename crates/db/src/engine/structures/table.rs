@@ -74,7 +74,10 @@ mod tests {
         }
         let found: Vec<(u8, &u8)> = table.all().collect();
         assert_eq!(found, [(0, &0), (1, &1), (3, &3)]);
-        assert_eq!((table.end(), table.get(2), table.free_number()), (4, None, Some(2)));
+        assert_eq!(
+            (table.end(), table.get(2), table.free_number()),
+            (4, None, Some(2))
+        );
         for number in (0..=u8::MAX).filter(|number| ![0, 1, 3].contains(number)) {
             table.set(number, number);
         }

@@ -167,7 +167,9 @@ fn of(structure: StructureKind) -> RootFunctions {
             reached: levels::reached,
             survey: |files, manifest, entry, surveyed| {
                 let reached = levels::reached(files, &entry.root);
-                let DamageSurvey { levels, discarded, .. } = surveyed;
+                let DamageSurvey {
+                    levels, discarded, ..
+                } = surveyed;
                 or_lost(reached, (manifest, entry), levels, discarded)
             },
             check: |files, _, root, live_bytes, tell| levels::check_files(files, root, live_bytes, tell),
@@ -228,7 +230,9 @@ fn survey_hashed(
         surveyed.hashed_filters += survey.filters;
         survey.reached
     });
-    let DamageSurvey { hashed, discarded, .. } = surveyed;
+    let DamageSurvey {
+        hashed, discarded, ..
+    } = surveyed;
     or_lost(survey, (manifest, entry), hashed, discarded)
 }
 

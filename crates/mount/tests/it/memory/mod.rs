@@ -164,7 +164,10 @@ impl FileSystem for MemoryFiles {
     }
 
     fn read(&self, inode: Inode, offset: u64, length: usize) -> Result<Vec<u8>> {
-        assert!(!self.shared.panics.swap(false, Ordering::Relaxed), "a planted panic");
+        assert!(
+            !self.shared.panics.swap(false, Ordering::Relaxed),
+            "a planted panic"
+        );
         let state = self.state();
         let node = state.file(inode)?;
         let length = (length as u64).min(node.attributes.size.saturating_sub(offset));

@@ -3,8 +3,8 @@
 use super::blocks::{BLOCK, Blocks};
 use super::{Changes, refused};
 use alluvium_files::{
-    AllocateMode, AttributeChange, Attributes, DirectoryEntry, ErrorKind, FileKind, Inode, NewNode, RenameMode,
-    Result, TimeChange, Timestamp,
+    AllocateMode, AttributeChange, Attributes, DirectoryEntry, ErrorKind, FileKind, Inode, NewNode,
+    RenameMode, Result, TimeChange, Timestamp,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -139,7 +139,9 @@ impl State {
     }
 
     pub(super) fn node(&self, inode: Inode) -> Result<&Node> {
-        self.nodes.get(&inode).map_or_else(|| refused(ErrorKind::Stale), Ok)
+        self.nodes
+            .get(&inode)
+            .map_or_else(|| refused(ErrorKind::Stale), Ok)
     }
 
     pub(super) fn node_mut(&mut self, inode: Inode) -> Result<&mut Node> {
