@@ -29,9 +29,13 @@ mod notices;
 mod options;
 mod serve;
 pub mod service;
+mod served;
 mod view;
 
 pub use error::MountError;
-pub use mount::{Mount, MountState};
-pub use options::{DeviceFiles, MountAccess, MountOptions, PageRetention, Writability, WriteCaching};
-pub use view::{Descendants, SignalForwarding, View, ViewOptions, ViewOutcome, run_in_view};
+pub use mount::Mount;
+pub use options::{DeviceFiles, MountAccess, MountOptions, MountWritability, PageRetention, WriteCaching};
+pub use served::{DeviceServer, MountState, ServedDevice};
+pub use view::{
+    DescendantPolicy, SignalForwarding, View, ViewOptions, ViewOutcome, run_in_served_view, run_in_view,
+};

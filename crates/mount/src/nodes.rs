@@ -22,7 +22,7 @@ struct Node {
 }
 
 /// The inodes to which the kernel refers.
-pub(crate) struct Nodes {
+pub(crate) struct KernelReferences {
     shards: Box<[Mutex<HashMap<Inode, Node>>]>,
 }
 
@@ -38,9 +38,9 @@ fn report<T>(inode: Inode, result: Result<T>) {
     }
 }
 
-impl Nodes {
-    pub(crate) fn new() -> Nodes {
-        Nodes {
+impl KernelReferences {
+    pub(crate) fn new() -> KernelReferences {
+        KernelReferences {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
         }
     }

@@ -1,8 +1,8 @@
-//! Notices to the kernel of what others have changed. The file system reports changes from any
+//! NoticeQueue to the kernel of what others have changed. The file system reports changes from any
 //! thread, also while requests are served; a thread of its own passes them on, because the kernel
 //! takes a notice only once the requests about the same directory are answered (M2).
 
-use crate::nodes::Nodes;
+use crate::nodes::KernelReferences;
 use alluvium_files::{ChangeListener, Inode};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the kernel is to drop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
+pub(crate) enum KernelNotice {
     /// What it knows of a name.
     Entry { parent: Inode, name: Vec<u8> },
     /// The attributes and the contents of an inode.
@@ -19,8 +19,8 @@ pub(crate) enum Notice {
 }
 
 #[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Notice>,
+struct NoticeList {
+    waiting: VecDeque<KernelNotice>,
     /// Number of notices that were ever queued.
     queued: u64,
     /// Number of notices that the kernel has taken.
@@ -29,16 +29,16 @@ struct Queue {
 }
 
 /// The notices of a mount that wait for the kernel.
-pub(crate) struct Notices {
-    nodes: Arc<Nodes>,
-    queue: Mutex<Queue>,
+pub(crate) struct NoticeQueue {
+    nodes: Arc<KernelReferences>,
+    queue: Mutex<NoticeList>,
     changed: Condvar,
     epoch: AtomicU64,
 }
 
-impl Notices {
-    pub(crate) fn new(nodes: Arc<Nodes>) -> Notices {
-        Notices {
+impl NoticeQueue {
+    pub(crate) fn new(nodes: Arc<KernelReferences>) -> NoticeQueue {
+        NoticeQueue {
             nodes,
             queue: Mutex::default(),
             changed: Condvar::new(),
@@ -56,11 +56,11 @@ impl Notices {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         if self.nodes.knows(inode) {
             self.nodes.set_default_list(inode, None);
-            self.push(Notice::Contents(inode));
+            self.push(KernelNotice::Contents(inode));
         }
     }
 
-    fn push(&self, notice: Notice) {
+    fn push(&self, notice: KernelNotice) {
         let mut queue = self.queue.lock();
         if queue.has_ended || queue.waiting.back() == Some(&notice) {
             return;
@@ -71,7 +71,7 @@ impl Notices {
     }
 
     /// Passes notices on until the mount ends.
-    pub(crate) fn deliver(&self, send: impl Fn(&Notice)) {
+    pub(crate) fn deliver(&self, send: impl Fn(&KernelNotice)) {
         while let Some(notice) = self.next() {
             send(&notice);
             self.queue.lock().delivered += 1;
@@ -79,7 +79,7 @@ impl Notices {
         }
     }
 
-    fn next(&self) -> Option<Notice> {
+    fn next(&self) -> Option<KernelNotice> {
         let mut queue = self.queue.lock();
         loop {
             if queue.has_ended {
@@ -112,12 +112,12 @@ impl Notices {
 
 /// The kernel knows entries only of directories that it refers to, so the mount drops notices of
 /// others at once: a commit of a million new files in new directories costs nothing here.
-impl ChangeListener for Notices {
+impl ChangeListener for NoticeQueue {
     fn name_changed(&self, parent: Inode, name: &[u8]) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         if self.nodes.knows(parent) {
             let name = name.to_vec();
-            self.push(Notice::Entry { parent, name });
+            self.push(KernelNotice::Entry { parent, name });
         }
     }
 
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_the_kernel_does_not_know_needs_no_notice() {
-        let notices = Notices::new(Arc::new(Nodes::new()));
+        let notices = NoticeQueue::new(Arc::new(KernelReferences::new()));
         notices.name_changed(Inode(7), b"name");
         assert_eq!((notices.queue.lock().queued, notices.epoch()), (0, 1));
         notices.name_changed(Inode::ROOT, b"name");
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn settling_waits_for_the_kernel_and_ends_with_the_mount() {
-        let notices = Arc::new(Notices::new(Arc::new(Nodes::new())));
+        let notices = Arc::new(NoticeQueue::new(Arc::new(KernelReferences::new())));
         notices.name_changed(Inode::ROOT, b"name");
         let settling = notices.clone();
         let waiting = std::thread::spawn(move || settling.settle());
         let delivering = notices.clone();
         let thread = std::thread::spawn(move || {
-            delivering.deliver(|notice| assert!(matches!(notice, Notice::Entry { .. })));
+            delivering.deliver(|notice| assert!(matches!(notice, KernelNotice::Entry { .. })));
         });
         waiting.join().unwrap();
         assert_eq!(notices.queue.lock().delivered, 1);

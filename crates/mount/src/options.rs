@@ -28,13 +28,13 @@ pub enum PageRetention {
 pub enum WriteCaching {
     /// Before `write` returns.
     Through,
-    /// Later, or when the file is closed or synced. Only for file systems that nobody else changes.
+    /// Later, or when the file is closed or synced. Only for file systems without other writers.
     Back,
 }
 
 /// Whether a mount can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writability {
+pub enum MountWritability {
     /// It can be read and written.
     ReadWrite,
     /// It can be read.
@@ -69,7 +69,7 @@ pub struct MountOptions {
     /// Who may use the mount.
     pub access: MountAccess,
     /// Whether it can be written.
-    pub writability: Writability,
+    pub writability: MountWritability,
     /// What device files and set-user-ID bits do.
     pub devices: DeviceFiles,
     /// Number of threads that serve requests, at least 1. A thread that syncs serves nothing else.
@@ -86,7 +86,7 @@ impl Default for MountOptions {
             pages: PageRetention::UntilNotice,
             writes: WriteCaching::Through,
             access: MountAccess::Everyone,
-            writability: Writability::ReadWrite,
+            writability: MountWritability::ReadWrite,
             devices: DeviceFiles::Honored,
             threads: 8,
         }

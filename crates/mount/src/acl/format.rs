@@ -2,9 +2,18 @@
 //! (`linux/posix_acl_xattr.h`). All numbers are little endian.
 //!
 //! ```text
-//! offset  bytes  field
-//! 0       4      version, 2
-//! 4       8 each entries: tag (2), permissions (2), user or group (4)
+//! OFFSET  SIZE  MEANING
+//!      0     4  version: 2
+//!      4    8n  entries
+//! ```
+//!
+//! An entry:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     2  whom it is about: 1 owner, 2 a user, 4 owning group, 8 a group, 16 mask, 32 others
+//!      2     2  permissions: read 4, write 2, execute 1
+//!      4     4  the user or the group; 2^32 - 1 for the other kinds
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
@@ -63,4 +72,19 @@ pub(super) fn encode(entries: &[AclEntry]) -> Vec<u8> {
         bytes.extend_from_slice(&id.to_le_bytes());
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_list_are_those_of_linux() {
+        let entry = |tag, permissions| AclEntry { tag, permissions };
+        let bytes = encode(&[entry(AclTag::Owner, 6), entry(AclTag::Group(7), 4)]);
+        assert_eq!(
+            bytes,
+            [2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 8, 0, 4, 0, 7, 0, 0, 0]
+        );
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{KIND, c_string, system};
 use crate::error::MountError;
-use crate::options::{DeviceFiles, MountAccess, MountOptions, Writability};
+use crate::options::{DeviceFiles, MountAccess, MountOptions, MountWritability};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -47,7 +47,7 @@ fn kernel_options(options: &MountOptions) -> String {
 
 fn flags(options: &MountOptions) -> libc::c_ulong {
     let mut flags = 0;
-    if options.writability == Writability::ReadOnly {
+    if options.writability == MountWritability::ReadOnly {
         flags |= libc::MS_RDONLY;
     }
     if options.devices == DeviceFiles::Ignored || rustix::process::geteuid().as_raw() != 0 {

@@ -1,9 +1,9 @@
 //! `fusermount3`: a program of the operating system that mounts for users who are not root. It gets
 //! a socket in the variable `_FUSE_COMMFD` and sends the device over it.
 
-use super::{Detachment, KIND, receive_descriptor, socket_pair, system_error};
+use super::{DetachMode, KIND, receive_descriptor, socket_pair, system_error};
 use crate::error::MountError;
-use crate::options::{MountAccess, MountOptions, Writability};
+use crate::options::{MountAccess, MountOptions, MountWritability};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
@@ -35,7 +35,7 @@ fn run(directory: &Path, options: &MountOptions, access: MountAccess) -> Result<
     if access == MountAccess::Everyone {
         text.push_str(",allow_other");
     }
-    if options.writability == Writability::ReadOnly {
+    if options.writability == MountWritability::ReadOnly {
         text.push_str(",ro");
     }
     let mut command = Command::new(PROGRAM);
@@ -51,10 +51,10 @@ fn run(directory: &Path, options: &MountOptions, access: MountAccess) -> Result<
 }
 
 /// Unmounts a directory.
-pub(super) fn unmount(directory: &Path, detachment: Detachment) -> Result<(), MountError> {
+pub(super) fn unmount(directory: &Path, detachment: DetachMode) -> Result<(), MountError> {
     let mut command = Command::new(PROGRAM);
     command.arg("-u");
-    if detachment == Detachment::Forced {
+    if detachment == DetachMode::Forced {
         command.arg("-z");
     }
     command.arg("--").arg(directory);

@@ -26,7 +26,7 @@ pub(crate) const KIND: &str = "fuse.alluvium";
 
 /// Whether processes that use a mount keep it from being unmounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detachment {
+pub(crate) enum DetachMode {
     /// They do.
     UnlessBusy,
     /// They get ENOTCONN from now on.
@@ -98,7 +98,7 @@ fn clear_abandoned(directory: &Path) -> Result<(), MountError> {
         });
     }
     tracing::warn!("the process that served {path:?} has ended: removing its mount");
-    detach(&path, Detachment::Forced)
+    detach(&path, DetachMode::Forced)
 }
 
 fn abandoned(directory: &Path) -> MountError {
@@ -127,18 +127,18 @@ fn full_path(directory: &Path) -> Result<PathBuf, MountError> {
 }
 
 /// Unmounts what is mounted on a directory.
-pub(crate) fn detach(directory: &Path, detachment: Detachment) -> Result<(), MountError> {
+pub(crate) fn detach(directory: &Path, detachment: DetachMode) -> Result<(), MountError> {
     let path = c_string(directory)?;
     let flags = match detachment {
-        Detachment::UnlessBusy => 0,
-        Detachment::Forced => libc::MNT_FORCE | libc::MNT_DETACH,
+        DetachMode::UnlessBusy => 0,
+        DetachMode::Forced => libc::MNT_FORCE | libc::MNT_DETACH,
     };
     let error = match system::unmount(&path, flags) {
         Ok(()) => return Ok(()),
         Err(error) => error,
     };
     match error.raw_os_error() {
-        // Somebody else has unmounted it.
+        // Another process has unmounted it.
         Some(libc::EINVAL | libc::ENOENT) => Ok(()),
         Some(libc::EBUSY) => Err(MountError::Busy(directory.to_owned())),
         Some(libc::EPERM) => helper::unmount(directory, detachment),

@@ -54,13 +54,13 @@ pub(crate) fn open_device() -> io::Result<OwnedFd> {
 pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut pair: [RawFd; 2] = [-1; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: the array has room for two descriptors.
+    // SAFETY: the array has space for two descriptors.
     checked(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) })?;
     // SAFETY: the descriptors were made just now, and nothing else owns them.
     Ok(unsafe { (OwnedFd::from_raw_fd(pair[0]), OwnedFd::from_raw_fd(pair[1])) })
 }
 
-/// Room for the header and one descriptor of a control message, aligned as the header is.
+/// Space for the header and one descriptor of a control message, aligned as the header is.
 #[repr(C)]
 union ControlBuffer {
     header: libc::cmsghdr,

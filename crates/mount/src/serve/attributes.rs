@@ -1,6 +1,6 @@
 //! Attributes, and what their changes take away: set-user-ID bits, entries of access control lists.
 
-use super::{Answer, Caller, NodeReply, Serving};
+use super::{Answer, MountRequest, NodeReply, RequestCaller};
 use crate::acl::{self, AccessList};
 use alluvium_files::{AttributeChange, Attributes, ErrorKind, FileKind, Inode, SetMode};
 
@@ -15,7 +15,7 @@ fn unprivileged(mode: u32) -> u32 {
     mode & !SET_USER & !if sets_group { SET_GROUP } else { 0 }
 }
 
-impl Serving<'_> {
+impl MountRequest<'_> {
     pub(crate) fn attributes(&self, inode: Inode) -> Answer<NodeReply> {
         let epoch = self.epoch();
         let attributes = self.files.attributes(inode)?;
@@ -24,7 +24,7 @@ impl Serving<'_> {
 
     pub(crate) fn set_attributes(
         &self,
-        caller: Caller,
+        caller: RequestCaller,
         inode: Inode,
         mut change: AttributeChange,
     ) -> Answer<NodeReply> {
@@ -67,7 +67,7 @@ impl Serving<'_> {
 
     /// Takes away the set-user-ID and set-group-ID bits of a file whose contents change, unless the
     /// caller may keep them.
-    pub(super) fn drop_privileges(&self, caller: Caller, inode: Inode) -> Answer<()> {
+    pub(super) fn drop_privileges(&self, caller: RequestCaller, inode: Inode) -> Answer<()> {
         if caller.keeps_privileges() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Contents of files: open, read, write, allocate, copy.
 
-use super::{Answer, Caller, Errno, Serving};
+use super::{Answer, ErrorNumber, MountRequest, RequestCaller};
 use alluvium_files::{AllocateMode, AttributeChange, Inode, SeekTarget, WritePosition};
 
 /// A range to be copied from one file to another.
@@ -20,12 +20,12 @@ pub(crate) enum WritePrivileges {
     Removed,
 }
 
-/// The longest copy that one request does, so that a thread is not busy for long.
+/// The longest copy in a request, so that a thread is not busy for long.
 const LONGEST_COPY: u64 = 64 << 20;
 
-impl Serving<'_> {
+impl MountRequest<'_> {
     /// Opens a file; `flags` are those of `open(2)`.
-    pub(crate) fn open(&self, caller: Caller, inode: Inode, flags: i32) -> Answer<()> {
+    pub(crate) fn open(&self, caller: RequestCaller, inode: Inode, flags: i32) -> Answer<()> {
         self.nodes().open(self.files, inode)?;
         if flags & libc::O_TRUNC == 0 {
             return Ok(());
@@ -71,7 +71,7 @@ impl Serving<'_> {
     /// Allocates a range; `mode` is that of `fallocate(2)`.
     pub(crate) fn allocate(
         &self,
-        caller: Caller,
+        caller: RequestCaller,
         inode: Inode,
         offset: u64,
         length: u64,
@@ -87,7 +87,7 @@ impl Serving<'_> {
             PUNCH => AllocateMode::PunchHole,
             ZERO => AllocateMode::Zero,
             ZERO_KEEP => AllocateMode::ZeroKeepSize,
-            _ => return Err(Errno(libc::EOPNOTSUPP)),
+            _ => return Err(ErrorNumber(libc::EOPNOTSUPP)),
         };
         self.drop_privileges(caller, inode)?;
         Ok(self.files.allocate(inode, mode, offset, length)?)
@@ -98,14 +98,14 @@ impl Serving<'_> {
         let target = match whence {
             libc::SEEK_DATA => SeekTarget::Data,
             libc::SEEK_HOLE => SeekTarget::Hole,
-            _ => return Err(Errno(libc::EINVAL)),
+            _ => return Err(ErrorNumber(libc::EINVAL)),
         };
-        let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
+        let offset = u64::try_from(offset).map_err(|_| ErrorNumber(libc::ENXIO))?;
         Ok(self.files.seek(inode, offset, target)?)
     }
 
     /// Copies a range, or its beginning, and returns the number of bytes copied.
-    pub(crate) fn copy_range(&self, caller: Caller, range: CopyRange) -> Answer<u32> {
+    pub(crate) fn copy_range(&self, caller: RequestCaller, range: CopyRange) -> Answer<u32> {
         self.drop_privileges(caller, range.to)?;
         let length = range.length.min(LONGEST_COPY);
         let CopyRange {
@@ -117,6 +117,6 @@ impl Serving<'_> {
         let copied = self
             .files
             .copy_range(from, from_offset, to, range.to_offset, length)?;
-        u32::try_from(copied).map_err(|_| Errno(libc::EIO))
+        u32::try_from(copied).map_err(|_| ErrorNumber(libc::EIO))
     }
 }

@@ -2,7 +2,7 @@
 //! created and removed; the file system continues after a name. So each open directory records the
 //! name behind every number that it has given out.
 
-use super::{Answer, Errno, NodeReply, Serving};
+use super::{Answer, ErrorNumber, MountRequest, NodeReply};
 use alluvium_files::{Attributes, DirectoryEntry, ErrorKind, FileKind, Inode};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -15,9 +15,13 @@ const FIRST_NAME: u64 = 3;
 /// Entries that are asked for at a time: somewhat more than fit in 4 KiB with attributes.
 const BATCH: usize = 32;
 
-/// Whether an answer has room for more entries.
+/// Bytes of names after which a return to the beginning drops the record. Positions from before are
+/// then void, as after `rewinddir`, which the kernel does not tell from `seekdir` to the beginning.
+const LARGEST_RECORD: usize = 1 << 20;
+
+/// Whether an answer has space for more entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Filled {
+pub(crate) enum ListingSpace {
     /// The entry was added.
     Added,
     /// The entry did not fit.
@@ -104,7 +108,11 @@ impl OpenDirectories {
     }
 
     fn get(&self, handle: u64) -> Answer<Arc<Mutex<NameRecord>>> {
-        self.open.read().get(&handle).cloned().ok_or(Errno(libc::EBADF))
+        self.open
+            .read()
+            .get(&handle)
+            .cloned()
+            .ok_or(ErrorNumber(libc::EBADF))
     }
 
     fn close(&self, handle: u64) {
@@ -116,7 +124,7 @@ impl OpenDirectories {
     }
 }
 
-impl Serving<'_> {
+impl MountRequest<'_> {
     /// Opens a directory and returns a handle.
     pub(crate) fn open_directory(&self, inode: Inode) -> Answer<u64> {
         self.nodes().open(self.files, inode)?;
@@ -128,23 +136,23 @@ impl Serving<'_> {
         self.nodes().close(self.files, inode);
     }
 
-    /// Lists a directory from `offset` until `add` finds no more room.
+    /// Lists a directory from `offset` until `add` finds no more space.
     pub(crate) fn list(
         &self,
         directory: Inode,
         handle: u64,
         offset: u64,
         detail: ListingDetail,
-        mut add: impl FnMut(&ListedEntry<'_>) -> Filled,
+        mut add: impl FnMut(&ListedEntry<'_>) -> ListingSpace,
     ) -> Answer<()> {
         let record = self.server.directories.get(handle)?;
         let mut record = record.lock();
         let mut offset = offset;
-        if offset == 0 {
+        if offset == 0 && record.bytes.len() > LARGEST_RECORD {
             record.clear();
         }
         while offset < FIRST_NAME - 1 {
-            if self.list_dots(directory, offset, &mut add)? == Filled::Full {
+            if self.list_dots(directory, offset, &mut add)? == ListingSpace::Full {
                 return Ok(());
             }
             offset += 1;
@@ -152,7 +160,7 @@ impl Serving<'_> {
         loop {
             let after = match index_of(offset) {
                 None => None,
-                Some(index) => Some(record.get(index).ok_or(Errno(libc::EINVAL))?.to_vec()),
+                Some(index) => Some(record.get(index).ok_or(ErrorNumber(libc::EINVAL))?.to_vec()),
             };
             let entries = self.files.read_directory(directory, after.as_deref(), BATCH)?;
             if entries.is_empty() {
@@ -160,7 +168,7 @@ impl Serving<'_> {
             }
             for entry in &entries {
                 let next = record.offset_of(offset, &entry.name);
-                if self.list_entry(directory, entry, next, detail, &mut add)? == Filled::Full {
+                if self.list_entry(directory, entry, next, detail, &mut add)? == ListingSpace::Full {
                     return Ok(());
                 }
                 offset = next;
@@ -172,8 +180,8 @@ impl Serving<'_> {
         &self,
         directory: Inode,
         offset: u64,
-        add: &mut impl FnMut(&ListedEntry<'_>) -> Filled,
-    ) -> Answer<Filled> {
+        add: &mut impl FnMut(&ListedEntry<'_>) -> ListingSpace,
+    ) -> Answer<ListingSpace> {
         let (name, inode): (&[u8], Inode) = match offset {
             0 => (b".", directory),
             _ => (b"..", self.files.parent(directory).unwrap_or(directory)),
@@ -193,8 +201,8 @@ impl Serving<'_> {
         entry: &DirectoryEntry,
         offset: u64,
         detail: ListingDetail,
-        add: &mut impl FnMut(&ListedEntry<'_>) -> Filled,
-    ) -> Answer<Filled> {
+        add: &mut impl FnMut(&ListedEntry<'_>) -> ListingSpace,
+    ) -> Answer<ListingSpace> {
         let mut listed = ListedEntry {
             name: &entry.name,
             inode: entry.inode,
@@ -207,18 +215,18 @@ impl Serving<'_> {
         }
         let epoch = self.epoch();
         let Some(attributes) = self.entry_attributes(directory, entry)? else {
-            return Ok(Filled::Added);
+            return Ok(ListingSpace::Added);
         };
         (listed.inode, listed.kind) = (attributes.inode, attributes.kind);
         let reply = match self.remembered(epoch, attributes) {
             Ok(reply) => reply,
             // It was removed just now.
-            Err(Errno(libc::ESTALE)) => return Ok(Filled::Added),
+            Err(ErrorNumber(libc::ESTALE)) => return Ok(ListingSpace::Added),
             Err(error) => return Err(error),
         };
         listed.reply = Some(reply);
         let filled = add(&listed);
-        if filled == Filled::Full {
+        if filled == ListingSpace::Full {
             self.forget(listed.inode, 1);
         }
         Ok(filled)

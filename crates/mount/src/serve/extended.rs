@@ -1,6 +1,6 @@
 //! Extended attributes, and access control lists among them.
 
-use super::{Answer, Caller, Errno, Serving};
+use super::{Answer, ErrorNumber, MountRequest, RequestCaller};
 use crate::acl::{self, AccessList};
 use alluvium_files::{AttributeChange, ErrorKind, Inode, SetMode};
 
@@ -8,13 +8,13 @@ use alluvium_files::{AttributeChange, ErrorKind, Inode, SetMode};
 const TRUSTED: &[u8] = b"trusted.";
 const SET_GROUP: u32 = 0o2000;
 
-impl Serving<'_> {
+impl MountRequest<'_> {
     pub(crate) fn extended_attribute(&self, inode: Inode, name: &[u8]) -> Answer<Vec<u8>> {
         Ok(self.files.extended_attribute(inode, name)?)
     }
 
     /// Returns the names of all extended attributes, each followed by a zero byte.
-    pub(crate) fn extended_attributes(&self, caller: Caller, inode: Inode) -> Answer<Vec<u8>> {
+    pub(crate) fn extended_attributes(&self, caller: RequestCaller, inode: Inode) -> Answer<Vec<u8>> {
         let mut list = Vec::new();
         for name in self.files.extended_attributes(inode)? {
             if caller.user == 0 || !name.starts_with(TRUSTED) {
@@ -28,7 +28,7 @@ impl Serving<'_> {
     /// Sets an extended attribute; `flags` are those of `setxattr(2)`.
     pub(crate) fn set_extended_attribute(
         &self,
-        caller: Caller,
+        caller: RequestCaller,
         inode: Inode,
         name: &[u8],
         value: &[u8],
@@ -38,13 +38,13 @@ impl Serving<'_> {
             0 => SetMode::Any,
             libc::XATTR_CREATE => SetMode::Create,
             libc::XATTR_REPLACE => SetMode::Replace,
-            _ => return Err(Errno(libc::EINVAL)),
+            _ => return Err(ErrorNumber(libc::EINVAL)),
         };
         if name == acl::ACCESS {
             return self.set_access_list(caller, inode, value);
         }
         if name == acl::DEFAULT {
-            AccessList::decode(value).ok_or(Errno(libc::EINVAL))?;
+            AccessList::decode(value).ok_or(ErrorNumber(libc::EINVAL))?;
             self.nodes().set_default_list(inode, None);
         }
         let set = self.files.set_extended_attribute(inode, name, value, mode);
@@ -52,8 +52,8 @@ impl Serving<'_> {
     }
 
     /// Sets the access control list of an inode, and with it the permission bits.
-    fn set_access_list(&self, caller: Caller, inode: Inode, value: &[u8]) -> Answer<()> {
-        let list = AccessList::decode(value).ok_or(Errno(libc::EINVAL))?;
+    fn set_access_list(&self, caller: RequestCaller, inode: Inode, value: &[u8]) -> Answer<()> {
+        let list = AccessList::decode(value).ok_or(ErrorNumber(libc::EINVAL))?;
         let before = self.files.attributes(inode)?;
         let mut mode = before.mode & !0o777 | list.mode();
         if caller.user != 0 && caller.group != before.group {

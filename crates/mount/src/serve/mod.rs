@@ -13,11 +13,11 @@ mod extended;
 mod names;
 
 pub(crate) use contents::{CopyRange, WritePrivileges};
-pub(crate) use directories::{Filled, ListingDetail};
-pub(crate) use names::Creation;
+pub(crate) use directories::{ListingDetail, ListingSpace};
+pub(crate) use names::FileCreation;
 
-use crate::nodes::Nodes;
-use crate::notices::Notices;
+use crate::nodes::KernelReferences;
+use crate::notices::NoticeQueue;
 use crate::options::MountOptions;
 use alluvium_files::{Attributes, ErrorKind, FileSystem, Inode};
 use directories::OpenDirectories;
@@ -28,30 +28,30 @@ use std::time::Duration;
 
 /// The number of an error, as `errno` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Errno(pub(crate) i32);
+pub(crate) struct ErrorNumber(pub(crate) i32);
 
-pub(crate) type Answer<T> = Result<T, Errno>;
+pub(crate) type Answer<T> = Result<T, ErrorNumber>;
 
-impl From<alluvium_files::Error> for Errno {
-    fn from(error: alluvium_files::Error) -> Errno {
+impl From<alluvium_files::Error> for ErrorNumber {
+    fn from(error: alluvium_files::Error) -> ErrorNumber {
         if matches!(
             error.kind(),
             ErrorKind::Io | ErrorKind::Damaged | ErrorKind::NewerVersion
         ) {
             tracing::warn!("a request to a mount failed: {error}");
         }
-        Errno(error.errno())
+        ErrorNumber(error.errno())
     }
 }
 
 /// Who makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Caller {
+pub(crate) struct RequestCaller {
     pub(crate) user: u32,
     pub(crate) group: u32,
 }
 
-impl Caller {
+impl RequestCaller {
     /// Returns whether set-user-ID bits survive this caller's changes of contents. The kernel asks
     /// for the capability `CAP_FSETID`, which it does not pass on; root usually has it.
     fn keeps_privileges(self) -> bool {
@@ -76,28 +76,28 @@ pub(crate) enum LookupReply {
 }
 
 /// The state of a mount.
-pub(crate) struct Server {
+pub(crate) struct MountServer {
     /// `None` once the mount has ended.
     files: RwLock<Option<Arc<dyn FileSystem>>>,
     options: MountOptions,
-    nodes: Arc<Nodes>,
+    nodes: Arc<KernelReferences>,
     directories: OpenDirectories,
-    notices: Arc<Notices>,
+    notices: Arc<NoticeQueue>,
 }
 
 /// A server that has not ended, for the time of one request.
-pub(crate) struct Serving<'a> {
+pub(crate) struct MountRequest<'a> {
     files: &'a dyn FileSystem,
-    server: &'a Server,
+    server: &'a MountServer,
 }
 
-impl Server {
+impl MountServer {
     /// Creates the state of a mount, and listens to the changes of others.
-    pub(crate) fn new(files: Arc<dyn FileSystem>, options: MountOptions) -> Server {
-        let nodes = Arc::new(Nodes::new());
-        let notices = Arc::new(Notices::new(nodes.clone()));
+    pub(crate) fn new(files: Arc<dyn FileSystem>, options: MountOptions) -> MountServer {
+        let nodes = Arc::new(KernelReferences::new());
+        let notices = Arc::new(NoticeQueue::new(nodes.clone()));
         files.listen(notices.clone());
-        Server {
+        MountServer {
             files: RwLock::new(Some(files)),
             options,
             nodes,
@@ -110,17 +110,17 @@ impl Server {
         &self.options
     }
 
-    pub(crate) fn notices(&self) -> &Arc<Notices> {
+    pub(crate) fn notices(&self) -> &Arc<NoticeQueue> {
         &self.notices
     }
 
     /// Does the work of one request. A panic in it is an EIO.
-    pub(crate) fn answer<T>(&self, work: impl FnOnce(&Serving<'_>) -> Answer<T>) -> Answer<T> {
+    pub(crate) fn answer<T>(&self, work: impl FnOnce(&MountRequest<'_>) -> Answer<T>) -> Answer<T> {
         let files = self.files.read();
         let Some(files) = files.as_deref() else {
-            return Err(Errno(libc::ENOTCONN));
+            return Err(ErrorNumber(libc::ENOTCONN));
         };
-        let serving = Serving { files, server: self };
+        let serving = MountRequest { files, server: self };
         catch_unwind(AssertUnwindSafe(|| work(&serving))).unwrap_or_else(|panic| {
             let text = panic
                 .downcast_ref::<&str>()
@@ -128,7 +128,7 @@ impl Server {
                 .or_else(|| panic.downcast_ref::<String>().cloned());
             let text = text.unwrap_or_else(|| "no message".to_owned());
             tracing::error!("a request to a mount panicked and is answered with EIO: {text}");
-            Err(Errno(libc::EIO))
+            Err(ErrorNumber(libc::EIO))
         })
     }
 
@@ -144,12 +144,12 @@ impl Server {
     }
 }
 
-impl Serving<'_> {
+impl MountRequest<'_> {
     fn options(&self) -> &MountOptions {
         &self.server.options
     }
 
-    fn nodes(&self) -> &Nodes {
+    fn nodes(&self) -> &KernelReferences {
         &self.server.nodes
     }
 

@@ -1,12 +1,12 @@
 //! Names: lookup, creation, links, renames, removal.
 
-use super::{Answer, Caller, Errno, LookupReply, NodeReply, Serving};
+use super::{Answer, ErrorNumber, LookupReply, MountRequest, NodeReply, RequestCaller};
 use crate::acl::{self, AccessList};
 use alluvium_files::{Attributes, ErrorKind, FileKind, Inode, NewNode, RenameMode, SetMode};
 
 /// A file to be created.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Creation<'a> {
+pub(crate) struct FileCreation<'a> {
     pub(crate) kind: FileKind,
     /// The permission bits that the program asked for.
     pub(crate) mode: u32,
@@ -22,7 +22,7 @@ struct InheritedLists {
     default: Option<Vec<u8>>,
 }
 
-impl Serving<'_> {
+impl MountRequest<'_> {
     pub(crate) fn lookup(&self, parent: Inode, name: &[u8]) -> Answer<LookupReply> {
         let epoch = self.epoch();
         match self.files.lookup(parent, name) {
@@ -38,10 +38,10 @@ impl Serving<'_> {
     /// Creates an inode under a new name.
     pub(crate) fn create(
         &self,
-        caller: Caller,
+        caller: RequestCaller,
         parent: Inode,
         name: &[u8],
-        creation: Creation<'_>,
+        creation: FileCreation<'_>,
     ) -> Answer<NodeReply> {
         let epoch = self.epoch();
         let lists = self.inherit(parent, creation)?;
@@ -62,10 +62,10 @@ impl Serving<'_> {
     /// Creates a file and opens it.
     pub(crate) fn create_open(
         &self,
-        caller: Caller,
+        caller: RequestCaller,
         parent: Inode,
         name: &[u8],
-        creation: Creation<'_>,
+        creation: FileCreation<'_>,
     ) -> Answer<NodeReply> {
         let reply = self.create(caller, parent, name, creation)?;
         let inode = reply.attributes.inode;
@@ -77,7 +77,7 @@ impl Serving<'_> {
     }
 
     /// Returns what a new inode inherits from its directory's default access control list.
-    fn inherit(&self, parent: Inode, creation: Creation<'_>) -> Answer<InheritedLists> {
+    fn inherit(&self, parent: Inode, creation: FileCreation<'_>) -> Answer<InheritedLists> {
         let without_list = InheritedLists {
             mode: creation.mode & !creation.umask,
             access: None,
@@ -97,7 +97,7 @@ impl Serving<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let default = AccessList::decode(&bytes).ok_or(Errno(libc::EIO))?;
+        let default = AccessList::decode(&bytes).ok_or(ErrorNumber(libc::EIO))?;
         let access = default.inherited(creation.mode);
         Ok(InheritedLists {
             mode: creation.mode & !0o777 | access.mode(),
@@ -146,7 +146,7 @@ impl Serving<'_> {
     }
 }
 
-fn new_node<'a>(caller: Caller, creation: Creation<'a>, mode: u32) -> NewNode<'a> {
+fn new_node<'a>(caller: RequestCaller, creation: FileCreation<'a>, mode: u32) -> NewNode<'a> {
     NewNode {
         kind: creation.kind,
         mode: mode & 0o7777,

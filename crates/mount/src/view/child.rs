@@ -23,21 +23,21 @@ const MOUNT: u8 = b'M';
 const WORKING_DIRECTORY: u8 = b'W';
 
 /// Why a child did not become the command.
-pub(super) enum Failure {
+pub(super) enum ChildFailure {
     /// The child has failed at this step.
     Step(u8),
     /// The parent has failed.
     System(io::Error),
 }
 
-impl Failure {
+impl ChildFailure {
     /// Describes the failure. `error` is that of the child.
     pub(super) fn into_error(self, directory: &Path, error: Option<io::Error>) -> MountError {
         let byte = match self {
-            Failure::System(source) => {
+            ChildFailure::System(source) => {
                 return system_error(directory, "serving the view", error.unwrap_or(source));
             }
-            Failure::Step(byte) => byte,
+            ChildFailure::Step(byte) => byte,
         };
         let error = error.unwrap_or_else(|| io::Error::other("the child ended"));
         let step = match byte {

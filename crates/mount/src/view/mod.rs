@@ -1,9 +1,9 @@
-//! Running a command in a view of a file system that nobody else sees.
+//! Running a command in a view of a file system that no other program sees.
 //!
 //! The command gets a mount namespace of its own, in which the file system is mounted over a
 //! directory; all of its descendants inherit the namespace, daemons and double forks too. This
-//! process serves the mount. The namespace and the mount in it go away with the last process in
-//! it, whatever is killed:
+//! process serves the mount, or passes its device on to another that does. The namespace and the
+//! mount in it go away with the last process in it, whatever is killed:
 //!
 //! - If the command is killed, its exit status says so, and the view ends as after any other end.
 //! - If this process is killed, the kernel kills the command, and other descendants get `ENOTCONN`
@@ -26,11 +26,10 @@ pub use signals::SignalForwarding;
 
 use crate::attach::{kernel_mount, receive_descriptor, send_descriptor, socket_pair, system_error};
 use crate::error::MountError;
-use crate::fuse::FuseSession;
 use crate::options::MountOptions;
-use crate::serve::Server;
+use crate::served::{DeviceServer, LocalServer, MountState};
 use alluvium_files::FileSystem;
-use child::{Failure, NamespaceEntry};
+use child::{ChildFailure, NamespaceEntry};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use signals::ForwardedSignals;
 use std::io;
@@ -41,11 +40,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What happens to descendants of the command that still run in the view when it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Descendants {
+pub enum DescendantPolicy {
     /// The view ends with the last of them.
     Await,
     /// They have this long to end by themselves, then two seconds after a SIGTERM. Then they are
@@ -58,11 +57,11 @@ pub enum Descendants {
 pub struct ViewOptions {
     /// How the view is mounted.
     pub mount: MountOptions,
-    /// Where the command runs. `None`: in the directory that is mounted over. It is looked up in the
-    /// view.
+    /// Where the command runs. `None`: in the directory that is mounted over. It is looked up in
+    /// the view.
     pub working_directory: Option<PathBuf>,
     /// What happens to descendants that the command leaves behind.
-    pub descendants: Descendants,
+    pub descendants: DescendantPolicy,
     /// Which signals to this process the command gets.
     pub signals: SignalForwarding,
 }
@@ -72,7 +71,7 @@ impl Default for ViewOptions {
         ViewOptions {
             mount: MountOptions::default(),
             working_directory: None,
-            descendants: Descendants::Await,
+            descendants: DescendantPolicy::Await,
             signals: SignalForwarding::ToCommand,
         }
     }
@@ -83,16 +82,16 @@ impl Default for ViewOptions {
 pub struct ViewOutcome {
     /// The exit status of the command.
     pub status: ExitStatus,
-    /// Descendants that had to be ended, as `name (process)`.
+    /// DescendantPolicy that had to be ended, as `name (process)`.
     pub ended: Vec<String>,
 }
 
 /// A command that runs in a view of its own. Dropping it without [`View::wait`] kills the command,
 /// and leaves no access to the file system.
 pub struct View {
-    server: Arc<Server>,
-    session: Option<FuseSession>,
-    descendants: Descendants,
+    server: Arc<dyn DeviceServer>,
+    has_finished: bool,
+    descendants: DescendantPolicy,
     source: String,
     process: u32,
     handle: Arc<OwnedFd>,
@@ -125,20 +124,45 @@ pub fn run_in_view(
     View::start(files, directory, command, options)?.wait()
 }
 
+/// As [`run_in_view`], for a view that `server` serves, for example in another process.
+///
+/// # Errors
+/// As for [`run_in_view`].
+pub fn run_in_served_view(
+    server: Arc<dyn DeviceServer>,
+    directory: &Path,
+    command: Command,
+    options: &ViewOptions,
+) -> Result<ViewOutcome, MountError> {
+    View::start_served(server, directory, command, options)?.wait()
+}
+
 /// What the thread that starts the command reports.
-struct Started {
-    session: FuseSession,
+struct RunningCommand {
     process: u32,
     handle: OwnedFd,
 }
 
 impl View {
-    /// Starts a command in a view.
+    /// Starts a command in a view of a file system.
     ///
     /// # Errors
     /// As for [`run_in_view`].
     pub fn start(
         files: Arc<dyn FileSystem>,
+        directory: &Path,
+        command: Command,
+        options: &ViewOptions,
+    ) -> Result<View, MountError> {
+        View::start_served(Arc::new(LocalServer::new(files)), directory, command, options)
+    }
+
+    /// Starts a command in a view that `server` serves.
+    ///
+    /// # Errors
+    /// As for [`run_in_view`].
+    pub fn start_served(
+        server: Arc<dyn DeviceServer>,
         directory: &Path,
         command: Command,
         options: &ViewOptions,
@@ -156,25 +180,22 @@ impl View {
         let (own, theirs) = socket_pair().map_err(failed)?;
         let entry = NamespaceEntry::new(arguments, working, theirs)?;
         let source = mount.source.clone();
-        let server = Arc::new(Server::new(files, mount));
         // The kernel kills the command when the thread that started it ends, so that thread waits.
         let (report, started) = channel();
         let (say, status) = channel();
         let serving = server.clone();
         let place = directory.clone();
-        let thread = std::thread::Builder::new().name("view".to_owned()).spawn(move || {
-            let launched = launch(&serving, &place, command, entry, own);
-            wait_for_child(launched, &report, &say);
-        });
+        let thread = std::thread::Builder::new()
+            .name("view".to_owned())
+            .spawn(move || {
+                let launched = launch((&*serving, &mount), &place, command, entry, own);
+                wait_for_child(launched, &report, &say);
+            });
         let thread = thread.map_err(failed)?;
         let started = started
             .recv()
             .map_err(|_| failed(io::Error::other("its thread ended")))?;
-        let Started {
-            session,
-            process,
-            handle,
-        } = started.inspect_err(|_| server.end())?;
+        let RunningCommand { process, handle } = started.inspect_err(|_| server.end())?;
         let handle = Arc::new(handle);
         let signals = match options.signals {
             SignalForwarding::ToCommand => Some(ForwardedSignals::to(handle.clone())),
@@ -182,7 +203,7 @@ impl View {
         };
         Ok(View {
             server,
-            session: Some(session),
+            has_finished: false,
             descendants: options.descendants,
             source,
             process,
@@ -207,7 +228,7 @@ impl View {
         Ok(rustix::process::pidfd_send_signal(&self.handle, signal)?)
     }
 
-    /// Waits until the command has ended, and its descendants as [`Descendants`] says. Afterwards
+    /// Waits until the command has ended, and its descendants as [`DescendantPolicy`] says. Afterwards
     /// nothing reaches the file system through the view.
     ///
     /// # Errors
@@ -227,52 +248,50 @@ impl View {
         Ok(ViewOutcome { status, ended })
     }
 
+    fn is_unused_after(&self, limit: Duration) -> bool {
+        self.server.wait(limit) == MountState::Ended
+    }
+
     /// Waits until no process uses the view, and returns those that had to be ended.
-    fn end_descendants(&self, descendants: Descendants) -> Vec<String> {
-        let Some(session) = &self.session else {
-            return Vec::new();
-        };
-        let limit = match descendants {
-            Descendants::EndAfter(limit) => limit,
-            Descendants::Await => {
-                if !session.wait(SILENT_TIME) {
+    fn end_descendants(&self, descendants: DescendantPolicy) -> Vec<String> {
+        match descendants {
+            DescendantPolicy::EndAfter(limit) if self.is_unused_after(limit) => Vec::new(),
+            DescendantPolicy::EndAfter(_) => self.kill_descendants(),
+            DescendantPolicy::Await => {
+                if !self.is_unused_after(SILENT_TIME) {
                     let names = processes::users(&self.source);
                     tracing::info!("waiting for processes that the command has left behind: {names:?}");
                 }
-                while !session.wait(REMOVAL_TIME) {}
-                return Vec::new();
+                while !self.is_unused_after(REMOVAL_TIME) {}
+                Vec::new()
             }
-        };
-        if session.wait(limit) {
-            return Vec::new();
         }
+    }
+
+    /// Ends the processes that use the view, and returns them.
+    fn kill_descendants(&self) -> Vec<String> {
         let mut ended = processes::end(&self.source, Signal::TERM);
-        if !session.wait(TERMINATION_TIME) {
-            // Processes that are starting others are found the next time.
-            for _ in 0..REMOVAL_TIME.as_millis() / 100 {
-                for name in processes::end(&self.source, Signal::KILL) {
-                    if !ended.contains(&name) {
-                        ended.push(name);
-                    }
-                }
-                if session.wait(Duration::from_millis(100)) {
-                    break;
+        if self.is_unused_after(TERMINATION_TIME) {
+            return ended;
+        }
+        let until = Instant::now() + REMOVAL_TIME;
+        // Processes that are starting others are found the next time.
+        loop {
+            for name in processes::end(&self.source, Signal::KILL) {
+                if !ended.contains(&name) {
+                    ended.push(name);
                 }
             }
+            if self.is_unused_after(Duration::from_millis(100)) || Instant::now() > until {
+                return ended;
+            }
         }
-        ended
     }
 
     /// Ends all access to the file system.
     fn finish(&mut self) {
+        self.has_finished = true;
         self.server.end();
-        if let Some(session) = self.session.take() {
-            if session.has_ended() {
-                session.join();
-            } else {
-                tracing::warn!("a view is still in use, and answers ENOTCONN to its users");
-            }
-        }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -283,10 +302,10 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        if self.session.is_some() {
+        if !self.has_finished {
             // It has ended if this fails.
             let _ = self.signal(Signal::KILL);
-            self.end_descendants(Descendants::EndAfter(Duration::ZERO));
+            self.end_descendants(DescendantPolicy::EndAfter(Duration::ZERO));
             self.finish();
         }
     }
@@ -294,31 +313,33 @@ impl Drop for View {
 
 /// Starts the command, and serves its mount from the moment on that it is made.
 fn launch(
-    server: &Arc<Server>,
+    server: (&dyn DeviceServer, &MountOptions),
     directory: &Path,
     mut command: Command,
     entry: NamespaceEntry,
     own: OwnedFd,
-) -> Result<(Started, Child), MountError> {
+) -> Result<(RunningCommand, Child), MountError> {
     let program = PathBuf::from(command.get_program());
     std::thread::scope(|scope| {
-        let serving = scope.spawn(|| serve(server, own));
+        let serving = scope.spawn(move || {
+            let served = serve(server, &own);
+            // A child that still waits ends with an error.
+            drop(own);
+            served
+        });
         entry.add_to(&mut command);
         let spawned = command.spawn();
         // Closes this process's copy of the child's socket, so that its end is noticed.
         drop(command);
-        let served = serving.join().unwrap_or_else(|_| {
-            Err(Failure::System(io::Error::other("serving the view panicked")))
+        let served = serving.join();
+        let served = served.unwrap_or_else(|_| {
+            Err(ChildFailure::System(io::Error::other(
+                "serving the view panicked",
+            )))
         });
         match (served, spawned) {
-            (Ok(session), Ok(child)) => started(session, child, directory),
-            (Ok(session), Err(source)) => {
-                // The mount ended with the child.
-                session.wait(REMOVAL_TIME);
-                server.end();
-                session.join();
-                Err(MountError::Command { program, source })
-            }
+            (Ok(()), Ok(child)) => started(child, directory),
+            (Ok(()), Err(source)) => Err(MountError::Command { program, source }),
             (Err(failure), Err(error)) => Err(failure.into_error(directory, Some(error))),
             (Err(failure), Ok(mut child)) => {
                 // It has ended if this fails.
@@ -328,51 +349,44 @@ fn launch(
             }
         }
     })
+    .inspect_err(|_| {
+        // The mount ends with the child.
+        let (server, _) = server;
+        let _ = server.wait(REMOVAL_TIME);
+    })
 }
 
-fn started(
-    session: FuseSession,
-    child: Child,
-    directory: &Path,
-) -> Result<(Started, Child), MountError> {
+fn started(child: Child, directory: &Path) -> Result<(RunningCommand, Child), MountError> {
     let process = child.id();
     let id = i32::try_from(process).ok().and_then(Pid::from_raw);
     let id = id.ok_or_else(|| system_error(directory, "starting", io::Error::other("no process")))?;
     let handle = rustix::process::pidfd_open(id, PidfdFlags::empty())
         .map_err(|error| system_error(directory, "watching the command", error.into()))?;
-    let started = Started {
-        session,
-        process,
-        handle,
-    };
-    Ok((started, child))
+    Ok((RunningCommand { process, handle }, child))
 }
 
-/// Receives the device that the child has mounted, serves it, and lets the child continue.
-fn serve(server: &Arc<Server>, own: OwnedFd) -> Result<FuseSession, Failure> {
-    match receive_descriptor(own.as_fd()).map_err(Failure::System)? {
-        Some((_, Some(device))) => {
-            let session = FuseSession::start(server, device).map_err(Failure::System)?;
-            send_descriptor(own.as_fd(), child::CONTINUE, None).map_err(Failure::System)?;
-            // The last step of the child, if it failed.
-            match receive_descriptor(own.as_fd()).map_err(Failure::System)? {
-                Some((step, _)) => {
-                    session.wait(REMOVAL_TIME);
-                    server.end();
-                    session.join();
-                    Err(Failure::Step(step))
-                }
-                None => Ok(session),
-            }
+/// Receives the device that the child has mounted, has it served, and lets the child continue.
+fn serve((server, options): (&dyn DeviceServer, &MountOptions), own: &OwnedFd) -> Result<(), ChildFailure> {
+    match receive_descriptor(own.as_fd()).map_err(ChildFailure::System)? {
+        Some((_, Some(device))) => server.serve(device, options).map_err(ChildFailure::System)?,
+        Some((step, None)) => return Err(ChildFailure::Step(step)),
+        None => {
+            return Err(ChildFailure::System(io::Error::other(
+                "the child ended too early",
+            )));
         }
-        Some((step, None)) => Err(Failure::Step(step)),
-        None => Err(Failure::System(io::Error::other("the child ended too early"))),
+    }
+    send_descriptor(own.as_fd(), child::CONTINUE, None).map_err(ChildFailure::System)?;
+    // The last step of the child, if it failed.
+    match receive_descriptor(own.as_fd()).map_err(ChildFailure::System)? {
+        Some((step, _)) => Err(ChildFailure::Step(step)),
+        None => Ok(()),
     }
 }
 
 fn wait_for_child(
-    launched: Result<(Started, Child), MountError>,
-    report: &Sender<Result<Started, MountError>>,
+    launched: Result<(RunningCommand, Child), MountError>,
+    report: &Sender<Result<RunningCommand, MountError>>,
     say: &Sender<io::Result<ExitStatus>>,
 ) {
     // A receiver that is gone needs no report.

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// Which signals to this process a command gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalForwarding {
-    /// SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2, while the command runs. They do not end
-    /// this process then.
+    /// SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2, while the command runs. They do not
+    /// end this process then.
     ToCommand,
     /// None.
     Off,

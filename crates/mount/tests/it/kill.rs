@@ -24,15 +24,14 @@ fn a_process_that_serves_until_it_is_killed() {
     if role == "mount" {
         let mount = Mount::new(files, directory, &MountOptions::default()).unwrap();
         println!("\nserving {}", mount.directory().display());
-        mount.wait(Duration::from_secs(3600));
+        assert_eq!(mount.wait(Duration::from_secs(3600)), MountState::Mounted);
     } else {
         let mut command = Command::new("sh");
         let script = "(while :; do echo >> tick || exit; sleep 0.01; done) & exec sleep 3600";
         command.args(["-c", script]);
         let view = View::start(files, directory, command, &ViewOptions::default()).unwrap();
         println!("\nserving {}", view.process_id());
-        let outcome = view.wait().unwrap();
-        println!("outcome {:?}", outcome.status);
+        view.wait().unwrap();
     }
 }
 

@@ -2,8 +2,11 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod caches;
+mod contents;
 mod kill;
 mod memory;
 mod operations;
+mod privileges;
 mod support;
 mod views;

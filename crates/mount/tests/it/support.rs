@@ -28,22 +28,22 @@ macro_rules! need_mounts {
 pub(crate) use need_mounts;
 
 /// A file system in memory that is mounted on a temporary directory.
-pub(crate) struct Mounted {
+pub(crate) struct MountedDirectory {
     pub(crate) files: Arc<MemoryFiles>,
     pub(crate) mount: Option<Mount>,
     pub(crate) directory: TempDir,
 }
 
-impl Mounted {
-    pub(crate) fn new() -> Mounted {
-        Mounted::with(MemoryFiles::new(), &MountOptions::default())
+impl MountedDirectory {
+    pub(crate) fn new() -> MountedDirectory {
+        MountedDirectory::with(MemoryFiles::new(), &MountOptions::default())
     }
 
-    pub(crate) fn with(files: MemoryFiles, options: &MountOptions) -> Mounted {
+    pub(crate) fn with(files: MemoryFiles, options: &MountOptions) -> MountedDirectory {
         let (files, directory) = (Arc::new(files), tempfile::tempdir().unwrap());
         let shared: Arc<dyn FileSystem> = files.clone();
         let mount = Mount::new(shared, directory.path(), options).unwrap();
-        Mounted {
+        MountedDirectory {
             files,
             mount: Some(mount),
             directory,
@@ -59,7 +59,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedDirectory {
     fn drop(&mut self) {
         // Before the directory, which could not be removed.
         self.mount = None;

@@ -1,9 +1,9 @@
 //! Commands in views of their own.
 
 use crate::memory::MemoryFiles;
-use crate::support::{Mounted, need_mounts};
+use crate::support::{MountedDirectory, need_mounts};
 use alluvium_files::FileSystem;
-use alluvium_mount::{Descendants, MountError, SignalForwarding, View, ViewOptions, run_in_view};
+use alluvium_mount::{DescendantPolicy, MountError, SignalForwarding, View, ViewOptions, run_in_view};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -77,7 +77,7 @@ fn a_view_is_not_seen_while_its_command_runs() {
 #[test]
 fn a_view_stands_over_a_mount_of_the_same_files() {
     need_mounts!();
-    let mounted = Mounted::new();
+    let mounted = MountedDirectory::new();
     fs::write(mounted.path("a"), b"of the mount").unwrap();
     let files = Arc::new(MemoryFiles::new());
     let command = shell("test ! -e a && echo of the view > a");
@@ -115,7 +115,7 @@ fn descendants_that_do_not_end_are_ended() {
     let (files, directory) = (Arc::new(MemoryFiles::new()), tempfile::tempdir().unwrap());
     let script = "(trap '' TERM; setsid sh -c 'while :; do echo >> tick; sleep 0.01; done' &) ; exit 3";
     let options = ViewOptions {
-        descendants: Descendants::EndAfter(Duration::from_millis(50)),
+        descendants: DescendantPolicy::EndAfter(Duration::from_millis(50)),
         ..ViewOptions::default()
     };
     let outcome = run_in_view(shared(&files), directory.path(), shell(script), &options).unwrap();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub(super) const BLOCK: u64 = 4096;
 
 #[derive(Default)]
-pub(super) struct Blocks {
+pub(super) struct FileBlocks {
     blocks: BTreeMap<u64, Box<[u8]>>,
 }
 
@@ -24,7 +24,7 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize, usize)> 
     })
 }
 
-impl Blocks {
+impl FileBlocks {
     pub(super) fn read(&self, offset: u64, length: usize) -> Vec<u8> {
         let mut data = Vec::with_capacity(length);
         for (number, within, length) in parts(offset, length as u64) {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Files that all views share.
 #[derive(Default)]
-struct Shared {
+struct SharedFiles {
     state: Mutex<State>,
     listeners: Mutex<Vec<(u64, Arc<dyn ChangeListener>)>>,
     views: AtomicU64,
@@ -24,13 +24,13 @@ struct Shared {
 
 /// A file system in memory, or another view of the same.
 pub(crate) struct MemoryFiles {
-    shared: Arc<Shared>,
+    shared: Arc<SharedFiles>,
     view: u64,
 }
 
 /// What an operation has changed, for the listeners of other views.
 #[derive(Default)]
-pub(crate) struct Changes {
+pub(crate) struct ChangeReport {
     pub(crate) names: Vec<(Inode, Vec<u8>)>,
     pub(crate) inodes: Vec<Inode>,
 }
@@ -80,9 +80,9 @@ impl MemoryFiles {
         self.shared.state.lock().unwrap()
     }
 
-    /// Changes the files, and tells the others what was changed.
-    fn change<T>(&self, work: impl FnOnce(&mut State, &mut Changes) -> Result<T>) -> Result<T> {
-        let mut changes = Changes::default();
+    /// ChangeReport the files, and tells the others what was changed.
+    fn change<T>(&self, work: impl FnOnce(&mut State, &mut ChangeReport) -> Result<T>) -> Result<T> {
+        let mut changes = ChangeReport::default();
         let result = work(&mut self.state(), &mut changes);
         let listeners = self.shared.listeners.lock().unwrap();
         for (_, listener) in listeners.iter().filter(|(view, _)| *view != self.view) {

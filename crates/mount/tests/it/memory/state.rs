@@ -1,7 +1,7 @@
 //! Names and inodes in memory.
 
-use super::blocks::{BLOCK, Blocks};
-use super::{Changes, refused};
+use super::blocks::{BLOCK, FileBlocks};
+use super::{ChangeReport, refused};
 use alluvium_files::{
     AllocateMode, AttributeChange, Attributes, DirectoryEntry, ErrorKind, FileKind, Inode, NewNode,
     RenameMode, Result, TimeChange, Timestamp,
@@ -16,7 +16,7 @@ pub(super) struct Node {
     pub(super) attributes: Attributes,
     pub(super) parent: Inode,
     pub(super) target: Vec<u8>,
-    pub(super) blocks: Blocks,
+    pub(super) blocks: FileBlocks,
     pub(super) extended: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(super) holds: u64,
     entries: BTreeMap<Vec<u8>, Inode>,
@@ -78,7 +78,7 @@ impl Node {
             attributes,
             parent,
             target: new.target.to_vec(),
-            blocks: Blocks::default(),
+            blocks: FileBlocks::default(),
             extended: BTreeMap::new(),
             holds: 0,
             entries: BTreeMap::new(),
@@ -190,7 +190,7 @@ impl State {
         &mut self,
         inode: Inode,
         change: &AttributeChange,
-        changes: &mut Changes,
+        changes: &mut ChangeReport,
     ) -> Result<Attributes> {
         let node = self.node_mut(inode)?;
         changes.inodes.push(inode);
@@ -226,7 +226,13 @@ impl State {
         Ok(inode)
     }
 
-    fn add_name(&mut self, parent: Inode, name: &[u8], inode: Inode, changes: &mut Changes) -> Result<()> {
+    fn add_name(
+        &mut self,
+        parent: Inode,
+        name: &[u8],
+        inode: Inode,
+        changes: &mut ChangeReport,
+    ) -> Result<()> {
         let is_directory = self.node(inode)?.attributes.kind == FileKind::Directory;
         let directory = self.node_mut(parent)?;
         directory.entries.insert(name.to_vec(), inode);
@@ -240,7 +246,7 @@ impl State {
         Ok(())
     }
 
-    fn remove_name(&mut self, parent: Inode, name: &[u8], changes: &mut Changes) -> Result<()> {
+    fn remove_name(&mut self, parent: Inode, name: &[u8], changes: &mut ChangeReport) -> Result<()> {
         let directory = self.node_mut(parent)?;
         let inode = directory.entries.remove(name).unwrap();
         directory.modified();
@@ -257,7 +263,7 @@ impl State {
         parent: Inode,
         name: &[u8],
         new: &NewNode<'_>,
-        changes: &mut Changes,
+        changes: &mut ChangeReport,
     ) -> Result<Attributes> {
         if self.find(parent, name)?.is_some() {
             return refused(ErrorKind::Exists);
@@ -285,7 +291,7 @@ impl State {
         inode: Inode,
         parent: Inode,
         name: &[u8],
-        changes: &mut Changes,
+        changes: &mut ChangeReport,
     ) -> Result<Attributes> {
         if self.find(parent, name)?.is_some() {
             return refused(ErrorKind::Exists);
@@ -307,7 +313,7 @@ impl State {
     }
 
     /// Takes names away from an inode.
-    fn unlink_inode(&mut self, inode: Inode, changes: &mut Changes) -> Result<()> {
+    fn unlink_inode(&mut self, inode: Inode, changes: &mut ChangeReport) -> Result<()> {
         let node = self.node_mut(inode)?;
         node.attributes.links = match node.attributes.kind {
             FileKind::Directory => 0,
@@ -333,7 +339,7 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn unlink(&mut self, parent: Inode, name: &[u8], changes: &mut Changes) -> Result<()> {
+    pub(super) fn unlink(&mut self, parent: Inode, name: &[u8], changes: &mut ChangeReport) -> Result<()> {
         let Some(inode) = self.find(parent, name)? else {
             return refused(ErrorKind::NotFound);
         };
@@ -346,7 +352,7 @@ impl State {
         &mut self,
         parent: Inode,
         name: &[u8],
-        changes: &mut Changes,
+        changes: &mut ChangeReport,
     ) -> Result<()> {
         let Some(inode) = self.find(parent, name)? else {
             return refused(ErrorKind::NotFound);
@@ -377,7 +383,7 @@ impl State {
         from: (Inode, &[u8]),
         to: (Inode, &[u8]),
         mode: RenameMode,
-        changes: &mut Changes,
+        changes: &mut ChangeReport,
     ) -> Result<()> {
         let (Some(inode), replaced) = (self.find(from.0, from.1)?, self.find(to.0, to.1)?) else {
             return refused(ErrorKind::NotFound);

@@ -1,142 +1,60 @@
-//! The one file that knows `fuser`: requests of the kernel become calls of [`Serving`], and answers
-//! become replies.
+//! Requests of the kernel, passed on to [`MountRequest`].
 
-use crate::notices::Notice;
+use super::SessionEnd;
+use super::convert::{
+    decoded_device, dots, file_attr, file_type, filled, kind_of_mode, nobody, plain, time_change,
+};
 use crate::options::{PageRetention, WriteCaching};
 use crate::serve::{
-    Answer, Caller, CopyRange, Creation, Errno, Filled, ListingDetail, LookupReply, NodeReply, Server,
-    Serving, WritePrivileges,
+    Answer, CopyRange, ErrorNumber, FileCreation, ListingDetail, LookupReply, MountRequest, MountServer,
+    NodeReply, RequestCaller, WritePrivileges,
 };
-use alluvium_files::{
-    AttributeChange, Attributes, FileKind, Inode, RenameMode, TimeChange, Timestamp, WritePosition,
-};
+use alluvium_files::{AttributeChange, FileKind, Inode, RenameMode, WritePosition};
 use fuser::{
-    BackgroundSession, BsdFileFlags, Config, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem,
-    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL,
-    TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use parking_lot::{Condvar, Mutex};
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// Longest write, and longest read, in one request.
 const LONGEST_TRANSFER: u32 = 1 << 20;
 /// Requests that the kernel has under way at once without a program that waits for them.
 const BACKGROUND_REQUESTS: u16 = 64;
-/// The size of blocks that programs are advised to read and write.
-const PREFERRED_BYTES: u32 = 4096;
 
-/// The threads that serve a mount.
-pub(crate) struct FuseSession {
-    background: BackgroundSession,
-    notifying: JoinHandle<()>,
-    ending: Arc<Ending>,
+/// Answers the kernel's requests from a server.
+pub(super) struct KernelBridge {
+    pub(super) server: Arc<MountServer>,
+    pub(super) ending: Arc<SessionEnd>,
 }
 
-/// Whether the kernel has ended the mount.
-#[derive(Default)]
-struct Ending {
-    has_ended: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl FuseSession {
-    /// Serves a mounted device.
-    pub(crate) fn start(server: &Arc<Server>, device: OwnedFd) -> io::Result<FuseSession> {
-        let ending = Arc::new(Ending::default());
-        let bridge = Bridge {
-            server: server.clone(),
-            ending: ending.clone(),
-        };
-        let mut config = Config::default();
-        config.n_threads = Some(server.options().threads.max(1));
-        config.clone_fd = true;
-        // The kernel itself restricts who may use the mount.
-        let background = Session::from_fd(bridge, device, SessionACL::All, config)?.spawn()?;
-        let (notifier, notices) = (background.notifier(), server.notices().clone());
-        let notifying = std::thread::Builder::new()
-            .name("notices".to_owned())
-            .spawn(move || {
-                notices.deliver(|notice| {
-                    let sent = match notice {
-                        Notice::Entry { parent, name } => {
-                            notifier.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name))
-                        }
-                        Notice::Contents(inode) => notifier.inval_inode(INodeNo(inode.0), 0, 0),
-                    };
-                    if let Err(error) = sent {
-                        tracing::debug!("the kernel did not take {notice:?}: {error}");
-                    }
-                });
-            })?;
-        Ok(FuseSession {
-            background,
-            notifying,
-            ending,
-        })
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        *self.ending.has_ended.lock()
-    }
-
-    /// Waits until the kernel has ended the mount, and returns whether it has.
-    pub(crate) fn wait(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
-        let mut has_ended = self.ending.has_ended.lock();
-        while !*has_ended {
-            if self.ending.changed.wait_until(&mut has_ended, until).timed_out() {
-                return *has_ended;
-            }
-        }
-        true
-    }
-
-    /// Waits for the threads. The mount has ended, and so have the server's notices.
-    pub(crate) fn join(self) {
-        if let Err(error) = self.background.join() {
-            tracing::warn!("a mount ended with an error: {error}");
-        }
-        if self.notifying.join().is_err() {
-            tracing::error!("the thread for notices panicked");
-        }
-    }
-}
-
-struct Bridge {
-    server: Arc<Server>,
-    ending: Arc<Ending>,
-}
-
-impl Bridge {
-    fn answer<T>(&self, work: impl FnOnce(&Serving<'_>) -> Answer<T>) -> Result<T, fuser::Errno> {
+impl KernelBridge {
+    fn answer<T>(&self, work: impl FnOnce(&MountRequest<'_>) -> Answer<T>) -> Result<T, fuser::Errno> {
         let answer = self.server.answer(work);
-        answer.map_err(|Errno(number)| fuser::Errno::from_i32(number))
+        answer.map_err(|ErrorNumber(number)| fuser::Errno::from_i32(number))
     }
 
-    fn empty(&self, reply: ReplyEmpty, work: impl FnOnce(&Serving<'_>) -> Answer<()>) {
+    fn empty(&self, reply: ReplyEmpty, work: impl FnOnce(&MountRequest<'_>) -> Answer<()>) {
         match self.answer(work) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         }
     }
 
-    fn entry(&self, reply: ReplyEntry, work: impl FnOnce(&Serving<'_>) -> Answer<NodeReply>) {
+    fn entry(&self, reply: ReplyEntry, work: impl FnOnce(&MountRequest<'_>) -> Answer<NodeReply>) {
         match self.answer(work) {
             Ok(node) => found(reply, &node),
             Err(error) => reply.error(error),
         }
     }
 
-    fn attr(&self, reply: ReplyAttr, work: impl FnOnce(&Serving<'_>) -> Answer<NodeReply>) {
+    fn attr(&self, reply: ReplyAttr, work: impl FnOnce(&MountRequest<'_>) -> Answer<NodeReply>) {
         match self.answer(work) {
             Ok(node) => reply.attr(&node.attribute_timeout, &file_attr(&node.attributes)),
             Err(error) => reply.error(error),
@@ -174,8 +92,8 @@ fn sized(reply: ReplyXattr, size: u32, answer: Result<Vec<u8>, fuser::Errno>) {
     }
 }
 
-fn caller(request: &Request) -> Caller {
-    Caller {
+fn caller(request: &Request) -> RequestCaller {
+    RequestCaller {
         user: request.uid(),
         group: request.gid(),
     }
@@ -185,107 +103,7 @@ fn inode(number: INodeNo) -> Inode {
     Inode(number.0)
 }
 
-fn kind_of_mode(mode: u32) -> Option<FileKind> {
-    Some(match mode & libc::S_IFMT {
-        0 | libc::S_IFREG => FileKind::Regular,
-        libc::S_IFDIR => FileKind::Directory,
-        libc::S_IFLNK => FileKind::Symlink,
-        libc::S_IFIFO => FileKind::Pipe,
-        libc::S_IFSOCK => FileKind::Socket,
-        libc::S_IFBLK => FileKind::BlockDevice,
-        libc::S_IFCHR => FileKind::CharacterDevice,
-        _ => return None,
-    })
-}
-
-fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::Regular => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::Pipe => FileType::NamedPipe,
-        FileKind::Socket => FileType::Socket,
-        FileKind::BlockDevice => FileType::BlockDevice,
-        FileKind::CharacterDevice => FileType::CharDevice,
-    }
-}
-
-/// The kernel's 32 bits of a device number: the minor number around the major one.
-fn encoded_device(device: u64) -> u32 {
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    minor & 0xff | major << 8 | (minor & !0xff) << 12
-}
-
-fn decoded_device(device: u32) -> u64 {
-    let major = (device >> 8) & 0xfff;
-    let minor = device & 0xff | (device >> 12) & 0xfff00;
-    libc::makedev(major, minor)
-}
-
-fn system_time(time: Timestamp) -> SystemTime {
-    let whole = Duration::from_secs(time.seconds.unsigned_abs());
-    let second = if time.seconds < 0 {
-        UNIX_EPOCH.checked_sub(whole)
-    } else {
-        UNIX_EPOCH.checked_add(whole)
-    };
-    let exact = second.and_then(|second| second.checked_add(Duration::from_nanos(time.nanoseconds.into())));
-    exact.unwrap_or(UNIX_EPOCH)
-}
-
-/// Returns the time that the kernel has sent. Before 1970, fuser subtracts the nanoseconds from the
-/// second instead of adding them, so they are the fraction of the distance.
-fn timestamp(time: SystemTime) -> Timestamp {
-    let (distance, is_before) = match time.duration_since(UNIX_EPOCH) {
-        Ok(distance) => (distance, false),
-        Err(error) => (error.duration(), true),
-    };
-    let seconds = i64::try_from(distance.as_secs()).unwrap_or(i64::MAX);
-    Timestamp {
-        seconds: if is_before { -seconds } else { seconds },
-        nanoseconds: distance.subsec_nanos(),
-    }
-}
-
-fn time_change(time: TimeOrNow) -> TimeChange {
-    match time {
-        TimeOrNow::Now => TimeChange::Now,
-        TimeOrNow::SpecificTime(time) => TimeChange::At(timestamp(time)),
-    }
-}
-
-#[allow(clippy::cast_possible_truncation)]
-fn file_attr(attributes: &Attributes) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attributes.inode.0),
-        size: attributes.size,
-        blocks: attributes.blocks,
-        atime: system_time(attributes.accessed),
-        mtime: system_time(attributes.modified),
-        ctime: system_time(attributes.changed),
-        crtime: system_time(attributes.created),
-        kind: file_type(attributes.kind),
-        perm: (attributes.mode & 0o7777) as u16,
-        nlink: attributes.links,
-        uid: attributes.user,
-        gid: attributes.group,
-        rdev: encoded_device(attributes.device),
-        blksize: PREFERRED_BYTES,
-        flags: 0,
-    }
-}
-
-fn plain(kind: FileKind, mode: u32, umask: u32) -> Creation<'static> {
-    Creation {
-        kind,
-        mode: mode & 0o7777,
-        umask,
-        device: 0,
-        target: b"",
-    }
-}
-
-impl Filesystem for Bridge {
+impl Filesystem for KernelBridge {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let options = self.server.options();
         let pages = match options.pages {
@@ -318,8 +136,7 @@ impl Filesystem for Bridge {
 
     fn destroy(&mut self) {
         self.server.notices().end();
-        *self.ending.has_ended.lock() = true;
-        self.ending.changed.notify_all();
+        self.ending.announce();
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -391,8 +208,8 @@ impl Filesystem for Bridge {
         reply: ReplyEntry,
     ) {
         self.entry(reply, |serving| {
-            let kind = kind_of_mode(mode).ok_or(Errno(libc::EINVAL))?;
-            let creation = Creation {
+            let kind = kind_of_mode(mode).ok_or(ErrorNumber(libc::EINVAL))?;
+            let creation = FileCreation {
                 device: decoded_device(device),
                 ..plain(kind, mode, umask)
             };
@@ -427,7 +244,7 @@ impl Filesystem for Bridge {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         self.entry(reply, |serving| {
-            let creation = Creation {
+            let creation = FileCreation {
                 target: target.as_os_str().as_bytes(),
                 ..plain(FileKind::Symlink, 0o777, 0)
             };
@@ -451,7 +268,7 @@ impl Filesystem for Bridge {
                 0 => RenameMode::Replace,
                 libc::RENAME_NOREPLACE => RenameMode::Keep,
                 libc::RENAME_EXCHANGE => RenameMode::Exchange,
-                _ => return Err(Errno(libc::EINVAL)),
+                _ => return Err(ErrorNumber(libc::EINVAL)),
             };
             serving.rename(inode(parent), name, inode(new_parent), new_name, mode)
         });
@@ -528,7 +345,8 @@ impl Filesystem for Bridge {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        // Pages that are written back later stand at their offsets, whatever their file is open for.
+        // Pages that are written back later stand at their offsets, whatever their file is open
+        // for.
         let is_page = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let position = if flags.0 & libc::O_APPEND != 0 && !is_page {
             WritePosition::End
@@ -747,35 +565,5 @@ impl Filesystem for Bridge {
             Ok(copied) => reply.written(copied),
             Err(error) => reply.error(error),
         }
-    }
-}
-
-fn filled(is_full: bool) -> Filled {
-    if is_full { Filled::Full } else { Filled::Added }
-}
-
-/// The attributes of a name that does not exist: inode 0.
-fn nobody() -> FileAttr {
-    dots(Inode(0))
-}
-
-/// The attributes of `.` and `..`, of which the kernel reads number and kind.
-fn dots(inode: Inode) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(inode.0),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: FileType::Directory,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
     }
 }
