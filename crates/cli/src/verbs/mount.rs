@@ -8,7 +8,7 @@ use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen;
 use alluvium::Db;
 use alluvium_files::{FileSystem, Files};
-use alluvium_mount::{Mount, MountAccess, MountOptions, MountState, Writability};
+use alluvium_mount::{Mount, MountAccess, MountOptions, MountState, MountWritability};
 use alluvium_server::control::ManagementServer;
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -61,7 +61,7 @@ impl MountArguments {
     fn options(&self, is_snapshot: bool) -> MountOptions {
         let mut options = MountOptions::default();
         if self.read_only || is_snapshot {
-            options.writability = Writability::ReadOnly;
+            options.writability = MountWritability::ReadOnly;
         }
         if self.private {
             options.access = MountAccess::Owner;

@@ -5,7 +5,7 @@ use crate::store::files::OpenFiles;
 use crate::terminal::exit::{CommandExit, classify, failure};
 use crate::terminal::screen;
 use alluvium_mount::service::FilesView;
-use alluvium_mount::{Descendants, ViewOptions, ViewOutcome};
+use alluvium_mount::{DescendantPolicy, ViewOptions, ViewOutcome};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ Examples:
   alluvium tx --dir /srv/site -- sh -c 'rm -rf *; tar xf ~/site.tar'
   alluvium tx --retry 3 -- git pull
 
-The command sees the files of the store in DIR, and nobody else sees what it does there. If it ends with exit code 0, all of its changes \
+The command runs in DIR, or in the current directory if that lies in DIR. It sees the files of the store there, and nobody else sees what it does there. If it ends with exit code 0, all of its changes \
 to these files take effect at once and are on the disk; otherwise none do. If any process is killed, or the machine loses power, the files \
 are as before or as after the commit. Changes outside of DIR are not part of the transaction.
 
@@ -107,10 +107,11 @@ impl TxCommand {
     }
 
     fn run_command(&self, open: &OpenFiles) -> Result<ViewOutcome> {
-        let directory = match &self.dir {
-            Some(directory) => directory.clone(),
-            None => std::env::current_dir().context("finding the current directory")?,
-        };
+        let current = std::env::current_dir().context("finding the current directory")?;
+        let directory = self.dir.clone().unwrap_or_else(|| current.clone());
+        let is_inside = directory
+            .canonicalize()
+            .is_ok_and(|directory| current.starts_with(directory));
         let (program, arguments) = self.command.split_first().ok_or_else(|| {
             failure(
                 CommandExit::Usage,
@@ -121,9 +122,10 @@ impl TxCommand {
         command.args(arguments);
         let options = ViewOptions {
             descendants: match self.end_background_after {
-                Some(seconds) => Descendants::EndAfter(Duration::from_secs(seconds)),
-                None => Descendants::Await,
+                Some(seconds) => DescendantPolicy::EndAfter(Duration::from_secs(seconds)),
+                None => DescendantPolicy::Await,
             },
+            working_directory: is_inside.then_some(current),
             ..ViewOptions::default()
         };
         Ok(open.run_in_view(&directory, command, &options)?)
