@@ -498,7 +498,7 @@ fn runs() -> Vec<Vec<u8>> {
     inputs
 }
 
-/// Manifests of one dictionary and of two, and a payload.
+/// Manifests of one dictionary, of two, and of two with the same structure, and payloads.
 fn manifests() -> Vec<Vec<u8>> {
     use alluvium::simulation::format::manifest::{
         DictionaryBacklog, DictionaryEntry, Manifest, SuperblockPayload,
@@ -521,10 +521,17 @@ fn manifests() -> Vec<Vec<u8>> {
         time_ms: 1 << 40,
         behind: [(1, behind)].into(),
     };
+    let several = Manifest {
+        dictionaries: vec![entry(0, 1), entry(2, 2), entry(258, 2)],
+        keyspaces: [(2, 2), (3, 258)].into(),
+        behind: [].into(),
+        ..two.clone()
+    };
     vec![
         one.encode(),
         two.encode(),
         SuperblockPayload::Inline(two).encode(),
+        SuperblockPayload::Inline(several).encode(),
     ]
 }
 

@@ -248,6 +248,7 @@ impl Db {
         if structure == StructureKind::Paged {
             self.engine().dictionaries.require_pages(|| name.to_owned())?;
         }
+        self.engine().dictionaries.admit(&options.structure)?;
         let id = self.catalog().next();
         if id == KeyspaceId::MAX {
             let why = "all keyspace numbers of the store are used up: export the keyspaces, and import them into another store"

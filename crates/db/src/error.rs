@@ -206,15 +206,15 @@ pub enum Error {
         /// Value that the caller requested, as text.
         asked: String,
     },
-    /// The keyspace was not created, because all keyspaces of the same structure share certain
-    /// options, and a requested value differs from the shared one.
+    /// The keyspace was not created, because all paged keyspaces share certain options, as do all
+    /// volatile ones, and a requested value differs from the shared one.
     #[error(
         "the keyspace {keyspace:?} cannot be created with the {option} {asked}: all keyspaces of this structure in a store share this setting, and this store uses {has}; create the keyspace with the same setting, or in another store"
     )]
     SharedOptionsDiffer {
         /// Name of the keyspace that was to be created.
         keyspace: String,
-        /// The first option that differs, by its name in words, such as "options of levels".
+        /// The first option that differs, by its name in words, such as "options of pages".
         option: &'static str,
         /// Value that the existing keyspaces share.
         has: String,

@@ -18,14 +18,16 @@ Examples:
   alluvium inspect                  # the tree
   alluvium inspect --run 17.0       # a run of it
   alluvium inspect --json | jq '.root.pivots | length'
+  alluvium inspect --json | jq '.levels[] | .structure, (.levels[] | .run_count)'
 
 Each line is a node of the trunk or one of its children, with its range of keys and its runs for them, oldest first. `own` runs have been \
 compacted for the child, `pending` ones have not. Keys begin with the number of their keyspace. A run is named by its group and \
-its place in the group; --json and the web page show the names. For keyspaces in pages, the command reads every node, and shows how full the nodes of each \
+its place in the group; --json and the web page show the names. For keyspaces in levels, the command shows for each set of options the runs of each \
+level, oldest first: their sizes, how much of it other runs wrote (adopted leaves, and values), and of which additions each was merged. For keyspaces in pages, the command reads every node, and shows how full the nodes of each \
 level are, which messages wait, and how many pages are free. For a store with several tiers, it shows how full each is, whether it fails, the size of the \
 copies on the first one, and the runs of the tree and of levels on each.";
 
-/// Show the nodes and runs of the tree, or the contents of one run and the parts of the files that
+/// Show the nodes and runs of the tree and the runs of levels, or the contents of one run and the parts of the files that
 /// it needs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

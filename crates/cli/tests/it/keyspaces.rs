@@ -39,6 +39,62 @@ fn keyspaces_are_created_listed_renamed_and_dropped() {
 }
 
 #[test]
+fn keyspaces_with_other_options_have_levels_of_their_own() {
+    let place = Place::new();
+    for (name, structure) in [
+        ("a", "levels,k=4"),
+        ("b", "levels,k=8"),
+        ("c", "levels,k=4"),
+        ("d", "hashed,form=boa,lambda=4"),
+        ("e", "hashed,form=bot,lambda=4"),
+    ] {
+        place.done(["keyspaces", "create", name, "--structure", structure]);
+        place.done(["put", "-k", name, "key", name]);
+    }
+    let list = place.done(["keyspaces"]).text();
+    assert_eq!(
+        lines(&list),
+        [
+            "a\tnone\t-\t-\t-\tlevels,samt,k=4",
+            "b\tnone\t-\t-\t-\tlevels,samt,k=8",
+            "c\tnone\t-\t-\t-\tlevels,samt,k=4",
+            "d\tnone\t-\t-\t-\thashed,form=boa,lambda=4,refined=yes",
+            "e\tnone\t-\t-\t-\thashed,form=bot,lambda=4",
+        ]
+    );
+    for name in ["a", "b", "c", "d", "e"] {
+        assert_eq!(place.done(["get", "-k", name, "key"]).out, name.as_bytes());
+    }
+    let stats = place.done(["stats"]).text();
+    for said in [
+        "levels,samt,k=4: keyspaces a, c, ",
+        "levels,samt,k=8: keyspace b, ",
+        "hashed,form=boa,lambda=4,refined=yes: keyspace d, ",
+        "hashed,form=bot,lambda=4: keyspace e, ",
+    ] {
+        assert!(stats.contains(said), "{said}: {stats}");
+    }
+    let json = place.done(["stats", "--json"]).json();
+    let all = json["dictionaries"].as_array().unwrap();
+    assert_eq!(all.len(), 4);
+    assert_eq!(all[0]["structure"], "levels,samt,k=4");
+    assert_eq!(all[0]["keyspaces"], serde_json::json!(["a", "c"]));
+    assert!(all[0]["runs"].as_u64() > Some(0), "{json}");
+    place.done(["check"]);
+    place.done(["keyspaces", "drop", "b", "--yes"]);
+    place.done(["compact"]);
+    let json = place.done(["stats", "--json"]).json();
+    assert_eq!(json["dictionaries"].as_array().unwrap().len(), 3, "{json}");
+    place
+        .run(["keyspaces", "create", "v", "--structure", "volatile,bytes=1M"])
+        .ended(0);
+    place
+        .run(["keyspaces", "create", "w", "--structure", "volatile,bytes=2M"])
+        .ended(3)
+        .complained("share this setting");
+}
+
+#[test]
 fn a_hashed_keyspace_is_walked_over_in_no_order() {
     let place = Place::new();
     place.done(["keyspaces", "create", "blobs", "--structure", "hashed,index=trie"]);

@@ -1,6 +1,6 @@
 //! Checks and compaction.
 
-use crate::Place;
+use crate::{Place, lines};
 use std::fs;
 
 fn filled(place: &Place) {
@@ -113,6 +113,60 @@ fn stats_and_drawing_say_what_there_is() {
     let pages = &place.done(["inspect", "--json"]).json()["pages"];
     assert!(pages["levels"].as_array().unwrap().len() > 2, "{pages}");
     assert_eq!(pages["page_bytes"], 512);
+}
+
+#[test]
+fn levels_are_drawn_with_the_runs_of_each_level() {
+    let place = Place::new();
+    place.done(["put", "a", "1"]);
+    let json = place.done(["inspect", "--json"]).json();
+    assert_eq!(json["levels"], serde_json::json!([]));
+    for (name, structure, times) in [("hot", "levels,k=4,f=0", 3), ("cold", "levels,never", 2)] {
+        place.done(["keyspaces", "create", name, "--structure", structure]);
+        for time in 0..times {
+            let rows: String = (0..2_000).map(|row| format!("{time}{row:07}\n")).collect();
+            place
+                .fed(
+                    ["import", "-", "-f", "lines", "--keyspace", name],
+                    rows.as_bytes(),
+                )
+                .ended(0);
+        }
+    }
+    let drawing = place.done(["inspect"]).text();
+    for line in [
+        "levels,samt,k=4,f=0: keyspace hot; 3 runs on 1 levels",
+        "levels,never: keyspace cold; 2 runs on 1 levels",
+    ] {
+        assert!(lines(&drawing).contains(&line), "{drawing}");
+    }
+    assert!(drawing.contains("    run 2: "), "{drawing}");
+    let before = place.done(["inspect", "--json"]).json();
+    let hot = &before["levels"][0];
+    assert_eq!(hot["structure"], "levels,samt,k=4,f=0");
+    assert_eq!(hot["keyspaces"], serde_json::json!(["hot"]));
+    assert_eq!(hot["levels"][0]["run_count"], 3);
+    let runs = hot["levels"][0]["runs"].as_array().unwrap();
+    assert_eq!(runs[0]["place"], 2, "the newest comes first");
+    assert!(
+        runs.iter()
+            .all(|run| run["records"] == 2_000 && run["filter_bytes"].as_u64() > Some(0))
+    );
+    // A merge adopts the leaves of runs that do not overlap.
+    place.done(["compact"]);
+    let after = place.done(["inspect", "--json"]).json();
+    let levels = after["levels"][0]["levels"].as_array().unwrap();
+    let merged = levels.iter().flat_map(|level| level["runs"].as_array().unwrap());
+    let merged: Vec<_> = merged.collect();
+    assert_eq!(merged.len(), 1, "{after}");
+    assert_eq!(merged[0]["records"], 6_000);
+    assert!(merged[0]["inherited_bytes"].as_u64() > Some(0), "{after}");
+    assert_eq!(
+        (&merged[0]["oldest_addition"], &merged[0]["newest_addition"]),
+        (&0.into(), &2.into())
+    );
+    let drawing = place.done(["inspect"]).text();
+    assert!(drawing.contains(" of them written by other runs, "), "{drawing}");
 }
 
 #[test]

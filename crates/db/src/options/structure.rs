@@ -22,11 +22,12 @@ pub enum Structure {
     /// The tiered tree, the best choice for nearly all workloads.
     #[default]
     Tiered,
-    /// Sorted runs on levels, merged according to a policy. A store has at most one such structure,
-    /// so all its keyspaces with this structure share the options.
+    /// Sorted runs on levels, merged according to a policy. Keyspaces with the same options share
+    /// the runs. A store has at most 64 sets of options for levels.
     Levels(LevelsOptions),
-    /// Records located by the hash of their key, for point lookups that need little memory. A store
-    /// has at most one such structure, so all its hashed keyspaces share the options.
+    /// Records located by the hash of their key, for point lookups that need little memory.
+    /// Keyspaces with the same options share one structure. A store has at most 64 sets of options
+    /// for hashed keyspaces.
     ///
     /// Keys have no order. Range scans, [`first`](crate::Keyspace::first) and range deletes fail
     /// with [`Error::NotOrdered`], also in transactions, but deleting the range of all keys is

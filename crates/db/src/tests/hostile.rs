@@ -24,10 +24,10 @@ type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 /// Number of random manifests to test.
 const DRAWN: u64 = 150;
 
-struct World {
-    directory: SimDirectory,
+pub(super) struct World {
+    pub(super) directory: SimDirectory,
     wanted: Contents,
-    manifest: Manifest,
+    pub(super) manifest: Manifest,
 }
 
 fn contents(db: &Db) -> Contents {
@@ -38,11 +38,11 @@ fn contents(db: &Db) -> Contents {
     db.keyspaces().into_iter().map(of).collect()
 }
 
-fn shared(directory: &SimDirectory) -> Arc<dyn Directory> {
+pub(super) fn shared(directory: &SimDirectory) -> Arc<dyn Directory> {
     Arc::new(directory.clone())
 }
 
-fn copy(directory: &SimDirectory) -> SimDirectory {
+pub(super) fn copy(directory: &SimDirectory) -> SimDirectory {
     directory.image(CrashSurvival::All, 1)
 }
 
@@ -55,6 +55,11 @@ fn world(count: u32) -> World {
             keyspace.put(number.to_be_bytes(), [number as u8; 40]).unwrap();
         }
     }
+    world_of(directory, db)
+}
+
+/// Closes a store.
+pub(super) fn world_of(directory: SimDirectory, db: Db) -> World {
     let wanted = contents(&db);
     db.close().unwrap();
     let payload = superblock(&directory).payload;
@@ -93,7 +98,7 @@ fn with_payload(world: &World, payload: Vec<u8>) -> SimDirectory {
 
 /// Copies the store and replaces the manifest in both generations of the copy. A long manifest is
 /// stored in separate nodes.
-fn with_manifest(world: &World, manifest: &Manifest) -> SimDirectory {
+pub(super) fn with_manifest(world: &World, manifest: &Manifest) -> SimDirectory {
     let directory = copy(&world.directory);
     for _ in 0..2 {
         let opening = Store::open(shared(&directory), &store_options()).unwrap();

@@ -15,6 +15,7 @@ mod model;
 mod paged;
 mod paged_files;
 mod queues;
+mod several;
 #[path = "../../tests/it/story/mod.rs"]
 mod story;
 mod volatile;

@@ -60,6 +60,7 @@ const ROWS: &[Row] = &[
     row("snapshots", "loaded", snapshots),
     row("compact", "loaded", compact),
     row("load, levels", "levels", load_levels),
+    row("16 dictionaries", "dictionaries", dictionaries),
     row("compact, levels", "levels", compact),
     row("keys of 64 KiB, hashed", "hashed", |at, memory| {
         long_keys(at, memory, "hashed")
@@ -234,6 +235,28 @@ fn load_levels(path: &Path, memory: u64) -> u64 {
     for number in 0..records(memory) {
         keyspace.put(key(number), VALUE).unwrap();
     }
+    db.close().unwrap();
+    0
+}
+
+/// Every memtable is divided among 16 dictionaries, which are merged in turn.
+fn dictionaries(path: &Path, memory: u64) -> u64 {
+    let db = Options::new().memory(memory).open(path).unwrap();
+    let levels = (2..=12).map(|k| format!("levels,k={k}"));
+    let bundles = (1..=3).map(|bits| format!("hashed,form=boa,lambda={}", 1 << bits));
+    let others = ["hashed", "hashed,form=bot,lambda=4"].map(str::to_owned);
+    let all = levels.chain(bundles).chain(others);
+    let all: Vec<Keyspace> = all
+        .map(|structure| {
+            let options = KeyspaceOptions::new().structure(structure.parse().unwrap());
+            db.keyspace_with(&structure, &options).unwrap()
+        })
+        .collect();
+    assert_eq!(db.stats().dictionaries.len(), 16);
+    for number in 0..records(memory) {
+        all[(number % 16) as usize].put(key(number), VALUE).unwrap();
+    }
+    db.compact().unwrap();
     db.close().unwrap();
     0
 }

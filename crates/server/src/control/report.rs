@@ -2,7 +2,7 @@
 
 use super::advised;
 use super::request::compression;
-use crate::observe::{forecast, paged, tiers};
+use crate::observe::{forecast, levels, paged, tiers};
 use alluvium::{
     CheckReport, CompactionState, Db, HashedStats, HourlyRequests, OutlineLayer, OutlineNode, OutlinePivot,
     OutlineRun,
@@ -84,6 +84,9 @@ pub(super) fn stats(db: &Db) -> Value {
         "changes": advised::trials(db),
         "forecast": db.forecast().ok().flatten().map(|forecast| forecast::json_of(&forecast)),
     });
+    if !stats.dictionaries.is_empty() {
+        answer["dictionaries"] = levels::stats(&stats.dictionaries);
+    }
     if let Some(hashed) = &stats.hashed {
         answer["hashed"] = of_hashed(hashed);
     }
@@ -193,6 +196,7 @@ pub(super) fn outline(db: &Db) -> Value {
         "cut": outline.cut,
         "root": node(&outline.root),
         "drawing": drawing.lines().collect::<Vec<_>>(),
+        "levels": levels::outline(db, usize::MAX),
     });
     // If the pages cannot be read, the drawing shows the error instead.
     if let Ok(Some(of)) = db.outline_pages() {

@@ -38,7 +38,8 @@ fn of_tier(tier: &TierOutline, most_runs: usize) -> Value {
 
 fn of_run(run: &TierRun) -> Value {
     let mut object = json!({
-        "name": run.name.to_string(),
+        "name": run.title(),
+        "structure": run.structure.to_string(),
         "bytes": run.bytes,
         "filter_bytes": run.filter_bytes,
         "records": run.records,

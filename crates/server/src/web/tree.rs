@@ -1,7 +1,7 @@
 //! The shape of the tree as JSON.
 
 use super::json;
-use crate::observe::{paged, tiers};
+use crate::observe::{levels, paged, tiers};
 use alluvium::{CompactionState, Db, KeyRange, OutlineKey, OutlineLayer, OutlineNode, OutlinePivot};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -13,6 +13,8 @@ const MOST: usize = 5000;
 const MOST_READ: u64 = 4096;
 /// Maximum number of runs to show for each tier, beginning with the largest.
 const MOST_RUNS: usize = 100;
+/// Maximum number of runs to show for each level, beginning with the newest.
+const MOST_LEVEL_RUNS: usize = 64;
 
 /// Returns the shape of a store's tree, with the statistics of in-place updated pages.
 pub(super) fn shape(db: &Db) -> Value {
@@ -26,6 +28,7 @@ pub(super) fn shape(db: &Db) -> Value {
         "height": root.height + 1,
         "pivots": pivots(root),
         "root": node(root, &names, lowest),
+        "levels": levels::outline(db, MOST_LEVEL_RUNS),
     });
     // If the pages cannot be read, show the tree without their statistics. The command `check` and
     // reads of the data report the damage.

@@ -12,6 +12,7 @@ use crate::import::PROGRESS;
 use crate::remote::{RemoteServer, RemoteServerArgs};
 use crate::terminal::exit::CommandExit;
 use crate::terminal::screen::{BOLD, ScreenOutput};
+use crate::values::bytes::escape;
 use crate::values::sizes::{count, human};
 use alluvium_server::control::ManagementRequest;
 use anyhow::Result;
@@ -94,6 +95,10 @@ fn print(context: &CommandContext, numbers: &Value) -> Result<CommandExit> {
             if forecast::print(&mut out, group, lines)? {
                 continue;
             }
+            if group == "dictionaries" {
+                print_dictionaries(&mut out, lines)?;
+                continue;
+            }
             let title = out.styled(BOLD, &group.replace('_', " "));
             out.line(&title)?;
             for (name, value) in lines.as_object().into_iter().flatten() {
@@ -107,6 +112,17 @@ fn print(context: &CommandContext, numbers: &Value) -> Result<CommandExit> {
     }
     out.flush()?;
     Ok(CommandExit::Done)
+}
+
+/// Prints one line for each of the levels and hashed structures.
+fn print_dictionaries(out: &mut ScreenOutput, all: &Value) -> Result<()> {
+    let title = out.styled(BOLD, "levels and hashed structures, one for each set of options");
+    out.line(&title)?;
+    for said in all.as_array().into_iter().flatten() {
+        let said = said["said"].as_str().unwrap_or_default();
+        out.line(&format!("  {}", escape(said.as_bytes())))?;
+    }
+    Ok(())
 }
 
 /// Prints the workload of each keyspace, as sampled since the store was opened.

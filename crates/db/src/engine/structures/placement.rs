@@ -122,33 +122,51 @@ impl DictionarySet {
         })
     }
 
+    /// Fails if a new keyspace with this structure would need one more dictionary than a store may
+    /// have. A recovered keyspace never does, because it was admitted before.
+    pub(crate) fn admit(&self, options: &Structure) -> Result<()> {
+        let structure = options.kind();
+        if !structure.has_several() || self.find(options).is_some() {
+            return Ok(());
+        }
+        let listed = self
+            .places(structure)
+            .filter(|&place| self.get(place).is_some() && self.is_listed(place));
+        if listed.count() < MOST_LISTED {
+            return Ok(());
+        }
+        Err(Error::BadOption {
+            option: "structure",
+            why: format!(
+                "the store has {MOST_LISTED} sets of options for {}, and {options} would be another one: give the options of an existing keyspace, or drop the keyspaces of a set and compact the store",
+                structure.name()
+            ),
+        })
+    }
+
+    /// Returns the dictionary with these options, or `None` if the store does not have it.
+    fn find(&self, options: &Structure) -> Option<DictionaryPlace> {
+        let has_them = |place: &DictionaryPlace| self.options_of(*place).as_ref() == Some(options);
+        self.places(options.kind()).find(has_them)
+    }
+
     /// Returns the number of the dictionary with these options. If there is none, adds the one that
-    /// `create` returns. Fails if the store has too many dictionaries with this structure.
+    /// `create` returns. Fails if no number is left.
     fn find_or_add<T>(
         &self,
         table: &DictionaryTable<T>,
         options: &Structure,
         create: impl FnOnce() -> Result<T>,
     ) -> Result<u8> {
-        let structure = options.kind();
-        let has_them = |place: &DictionaryPlace| self.options_of(*place).as_ref() == Some(options);
-        if let Some(place) = self.places(structure).find(has_them) {
+        if let Some(place) = self.find(options) {
             return Ok(place.number);
         }
-        let in_use = self
-            .places(structure)
-            .filter(|&place| self.get(place).is_some() && self.is_listed(place));
-        let number = match in_use.count() {
-            ..MOST_LISTED => table.free_number(),
-            _ => None,
-        };
-        let Some(number) = number else {
+        let Some(number) = table.free_number() else {
             return Err(Error::BadOption {
                 option: "structure",
                 why: format!(
-                    "the store has {MOST_LISTED} dictionaries of the structure {} with other options than {options}: \
-                     give the options of an existing keyspace, or drop keyspaces, compact and open the store again",
-                    structure.name()
+                    "too many sets of options for {} have been used since the store was opened: close and open the store before you create a keyspace in {options}",
+                    options.kind().name()
                 ),
             });
         };

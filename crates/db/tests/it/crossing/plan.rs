@@ -1,5 +1,5 @@
-//! Draws the stores that histories run on: one or two keyspaces in every structure, in an order
-//! drawn from a seed, so that every structure becomes a neighbour of every other. All sizes are
+//! Draws the stores that histories run on: one or two keyspaces in every structure, those in levels
+//! and the hashed ones with the same options or with different ones, in an order drawn from a seed, so that every structure becomes a neighbour of every other. All sizes are
 //! small.
 
 use super::knobs::NeutralOptions;
@@ -147,6 +147,12 @@ impl KeyspacePlan {
     }
 }
 
+/// Returns the structure that is `step` places behind this one.
+fn next(all: &[&'static str], this: &str, step: usize) -> &'static str {
+    let place = all.iter().position(|structure| *structure == this);
+    all[(place.expect("it is one of them") + step) % all.len()]
+}
+
 impl StorePlan {
     /// Draws a store.
     pub(crate) fn drawn(seed: u64) -> StorePlan {
@@ -156,8 +162,12 @@ impl StorePlan {
         let fitting: Vec<&str> = fitting.map(|(_, structure)| *structure).collect();
         let mut pick = |of: &[&'static str]| of[random.usize(..of.len())];
         let (levels, hashed, paged) = (pick(&LEVELS), pick(&HASHED), pick(&fitting));
+        // Every other pair of seeds gives the second keyspaces other options, and so a dictionary of
+        // their own.
+        let step = (seed / 2 + 1) as usize % 2 * (1 + seed as usize % 7);
+        let (others, forms) = (next(&LEVELS, levels, step), next(&HASHED, hashed, step));
         let mut structures = [
-            "tiered", "tiered", levels, levels, hashed, hashed, paged, paged, VOLATILE,
+            "tiered", "tiered", levels, others, hashed, forms, paged, paged, VOLATILE,
         ];
         random.shuffle(&mut structures);
         let keyspaces = structures.into_iter().map(|structure| {

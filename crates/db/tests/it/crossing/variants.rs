@@ -53,13 +53,13 @@ fn pick<T: Clone>(random: &mut Rng, all: &[T]) -> T {
 pub(super) fn varied(plain: &StorePlan, seed: u64) -> StorePlan {
     let random = &mut Rng::with_seed(seed ^ 0x0971_0115);
     let memtable = pick(random, &[6 << 10, 16 << 10, 64 << 10, 256 << 10]);
-    // A store has one dictionary per structure, so its paged keyspaces must agree on the options.
+    // A store has one dictionary of pages, so its paged keyspaces must agree on the options.
     let fitting = PAGED.iter().filter(|(node, _)| NODES * node <= memtable);
     let fitting: Vec<&str> = fitting.map(|(_, structure)| *structure).collect();
     let paged = pick(random, &fitting);
-    let (levels, hashed) = (pick(random, &LEVELS), pick(random, &HASHED));
     let paged_if = |longest: usize| (!paged.contains("key=24") || longest <= 24).then_some(paged);
     let keyspaces = plain.keyspaces.iter().enumerate().map(|(number, keyspace)| {
+        let (levels, hashed) = (pick(random, &LEVELS), pick(random, &HASHED));
         let mut structures = vec!["tiered", levels, MAP];
         match number {
             UNORDERED => structures.extend([hashed, hashed]),

@@ -50,9 +50,33 @@ export class Tree {
       ["Records", count(all.records), `${count(all.tombstones)} deletes`],
       ["Up to commit", whole(this.answer.cut), `${whole(stats.last_commit - this.answer.cut)} newer in memtables`],
     ]);
+    this.levels(this.answer.levels);
     this.pages(this.answer.pages);
     this.tiers(this.answer.tiers);
     this.draw();
+  }
+
+  // Levels of runs: a row for each level of each set of options, with a bar for each run, the oldest first.
+  levels(all) {
+    $("levels").hidden = !all.length;
+    $("levels-count").textContent = `${some(all.length, "set")} of options`;
+    const most = Math.max(1, ...all.flatMap((of) => of.levels.map((level) => level.bytes)));
+    const words = (run) => `run ${run.place}: ${bytes(run.bytes)}, ${bytes(run.inherited_bytes)} of them written by other runs, ${bytes(run.filter_bytes)} of its filter, ${count(run.records)} records`;
+    const bars = (level) => {
+      let at = 0;
+      const bar = (run) => {
+        const [x, width] = [at, (1000 * run.bytes) / most];
+        at += width;
+        return s("rect", { class: run.is_merging ? "run merging" : "run", x, y: 0, width: Math.max(width - 2, 1), height: 12 }, s("title", {}, words(run)));
+      };
+      return s("svg", { class: "runs", viewBox: "0 0 1000 12", preserveAspectRatio: "none" }, level.runs.slice().reverse().map(bar));
+    };
+    const row = (level, at) => h("tr", {}, h("th", { scope: "row" }, `level ${at}`), h("td", { class: "number" }, whole(level.run_count)), h("td", { class: "number" }, bytes(level.bytes)), h("td", {}, bars(level)));
+    const title = (of) => h("tr", {}, h("th", { scope: "rowgroup", colspan: "4" }, `${of.structure}: ${of.keyspaces.join(", ") || "no keyspace"}; ${some(of.merges, "merge")} in progress, ${some(of.adopted_leaves, "leaf", "leaves")} adopted since opening`));
+    $("levels-runs").replaceChildren(
+      h("thead", {}, h("tr", {}, ...["Level", "Runs", "Bytes", "Runs, oldest first"].map((name, index) => h("th", { scope: "col", class: index === 1 || index === 2 ? "number" : null }, name)))),
+      ...all.map((of) => h("tbody", {}, title(of), ...of.levels.map(row))),
+    );
   }
 
   // Pages that are written in place: a row for each level of their tree, the root first.
