@@ -28,8 +28,8 @@ mod nodes;
 mod notices;
 mod options;
 mod serve;
-pub mod service;
 mod served;
+pub mod service;
 mod view;
 
 pub use error::MountError;

@@ -11,6 +11,7 @@ mod bench_transactions;
 mod bulk;
 mod consent;
 mod errors;
+mod files;
 mod formats;
 mod import_sorted;
 mod keyspaces;
