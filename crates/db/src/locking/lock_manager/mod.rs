@@ -225,8 +225,8 @@ impl LockManager {
         }
     }
 
-    /// Releases all locks that an owner holds, and rejects its waiting requests. Several threads may
-    /// make requests for one owner.
+    /// Releases all locks that an owner holds, and rejects its waiting requests. Several threads
+    /// may make requests for one owner.
     pub(crate) fn release(&self, owner: u64) {
         let is_calm = self.change(|state| {
             state.release(owner);

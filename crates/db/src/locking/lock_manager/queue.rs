@@ -269,7 +269,8 @@ impl LockState {
         Err(blockers)
     }
 
-    /// Releases all locks of an owner, and rejects its waiting requests (L5). Returns whether any waiting request was granted.
+    /// Releases all locks of an owner, and rejects its waiting requests (L5). Returns whether any
+    /// waiting request was granted.
     pub(super) fn release(&mut self, owner: u64) -> bool {
         self.released += 1;
         let held = self.held.remove(&owner).unwrap_or_default();

@@ -93,8 +93,8 @@ pub(crate) trait OverlayLayer {
     fn hides(&self, key: &[u8]) -> bool;
 }
 
-/// The part of a write set within bounds, as a layer over the store. Later changes of the set do not
-/// affect it.
+/// The part of a write set within bounds, as a layer over the store. Later changes of the set do
+/// not affect it.
 pub(crate) struct WriteSetLayer {
     keyspace: Keyspace,
     writes: MapCursor,

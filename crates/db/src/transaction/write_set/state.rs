@@ -8,8 +8,8 @@ use crate::locking::fault::{IsolationFault, is_planted};
 use crate::read::value::Value;
 use std::sync::Arc;
 
-/// What a set's writes do to one key. It remains valid while the set changes. The default is that of
-/// a set that does not affect the key.
+/// What a set's writes do to one key. It remains valid while the set changes. The default is that
+/// of a set that does not affect the key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyState {
     /// Whether a deleted range of the set covers the key, and no later write of the set affects it.
@@ -26,8 +26,8 @@ impl KeyState {
         }
     }
 
-    /// Returns the key's value after the writes, for a reader at time `now_ms`. Calls `read` for the
-    /// value in the store only if the result depends on it.
+    /// Returns the key's value after the writes, for a reader at time `now_ms`. Calls `read` for
+    /// the value in the store only if the result depends on it.
     pub(crate) fn over(
         &self,
         (keyspace, now_ms): (&Keyspace, u64),
