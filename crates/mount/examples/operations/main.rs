@@ -1,0 +1,142 @@
+//! Single operations of file systems through mounts, in microseconds, and a program that mounts
+//! until it is stopped:
+//!
+//! ```text
+//! cargo run --release -p alluvium-mount --example operations -- measure DIRECTORY
+//! cargo run --release -p alluvium-mount --example operations -- serve store STORE DIRECTORY
+//! cargo run --release -p alluvium-mount --example operations -- serve directory ORDINARY DIRECTORY
+//! ```
+//!
+//! `measure` makes its stores and files in DIRECTORY, which should be on ext4, and removes them. It
+//! compares the directory itself, the same directory through a mount, and a store through a mount.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod measure;
+
+use alluvium::Options;
+use alluvium_files::{AccessTimes, FileSystem, Files, OrdinaryDirectory};
+use alluvium_mount::{Mount, MountOptions, MountState, PageRetention};
+use measure::Sample;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["measure", directory] => measure_all(Path::new(directory)),
+        ["serve", "store", store, directory] => serve(
+            store_files(Path::new(store))?,
+            directory,
+            &MountOptions::default(),
+        ),
+        ["serve", "directory", ordinary, directory] => {
+            serve(ordinary_files(Path::new(ordinary))?, directory, &unreported())
+        }
+        _ => Err(
+            "name `measure DIRECTORY`, `serve store STORE DIRECTORY` or `serve directory ORDINARY DIRECTORY`"
+                .into(),
+        ),
+    }
+}
+
+/// Options for files that others change without a report.
+fn unreported() -> MountOptions {
+    MountOptions {
+        pages: PageRetention::UntilOpened,
+        ..MountOptions::default()
+    }
+}
+
+fn store_files(path: &Path) -> Outcome<Arc<dyn FileSystem>> {
+    let db = Options::new().memory(256 << 20).open(path)?;
+    Ok(Arc::new(Files::open(&db, "bench")?))
+}
+
+fn ordinary_files(path: &Path) -> Outcome<Arc<dyn FileSystem>> {
+    Ok(Arc::new(OrdinaryDirectory::open(path, AccessTimes::Kept)?))
+}
+
+fn serve(files: Arc<dyn FileSystem>, directory: &str, options: &MountOptions) -> Outcome<()> {
+    let mount = Mount::new(files, Path::new(directory), options)?;
+    println!("serving {}", mount.directory().display());
+    while mount.wait(Duration::from_secs(3600)) == MountState::Mounted {}
+    Ok(())
+}
+
+fn measure_all(directory: &Path) -> Outcome<()> {
+    let place = |name: &str| -> Outcome<_> {
+        let path = directory.join(name);
+        fs::create_dir_all(&path)?;
+        Ok(path)
+    };
+    let native = measure::all(&place("native")?, None)?;
+    let files = ordinary_files(&place("ordinary")?)?;
+    let through = mounted(&files, &place("through")?, &unreported())?;
+    let files = store_files(&place("store")?)?;
+    let stored = mounted(&files, &place("stored")?, &MountOptions::default())?;
+    drop(files);
+    print(&[
+        ("ext4", &native),
+        ("mount of ext4", &through),
+        ("mount of a store", &stored),
+    ]);
+    for name in ["native", "ordinary", "through", "store", "stored"] {
+        fs::remove_dir_all(directory.join(name))?;
+    }
+    Ok(())
+}
+
+/// Measures files on a mount. What the kernel would remember is measured on a second one, which lets
+/// it remember nothing.
+fn mounted(files: &Arc<dyn FileSystem>, directory: &Path, options: &MountOptions) -> Outcome<Vec<Sample>> {
+    let forgetful = MountOptions {
+        entry_timeout: Duration::ZERO,
+        attribute_timeout: Duration::ZERO,
+        absence_timeout: Duration::ZERO,
+        ..options.clone()
+    };
+    let remount = |options: &MountOptions| Mount::new(files.clone(), directory, options);
+    let mut first = remount(options)?;
+    let mut samples = measure::all(directory, None)?;
+    first.unmount()?;
+    let mut second = remount(&forgetful)?;
+    samples.extend(measure::all(directory, Some(&["lookup", "getattr"]))?);
+    second.unmount()?;
+    Ok(samples)
+}
+
+fn print(columns: &[(&str, &Vec<Sample>)]) {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!(
+        "microseconds for each operation, median (mean); load {}",
+        load.trim()
+    );
+    print!("{:<34}", "");
+    for (name, _) in columns {
+        print!("{name:>22}");
+    }
+    println!();
+    let mut names: Vec<&str> = Vec::new();
+    for sample in columns.iter().flat_map(|(_, samples)| samples.iter()) {
+        if !names.contains(&sample.name.as_str()) {
+            names.push(&sample.name);
+        }
+    }
+    for name in names {
+        print!("{name:<34}");
+        for (_, samples) in columns {
+            match samples.iter().find(|sample| sample.name == name) {
+                Some(sample) => print!("{:>12.1} ({:>7.1})", sample.median_us, sample.mean_us),
+                None => print!("{:>22}", "-"),
+            }
+        }
+        println!();
+    }
+}
