@@ -147,6 +147,12 @@ impl Error {
         }
     }
 
+    /// Adds the path where the error happened.
+    pub(crate) fn at(mut self, path: &[u8]) -> Error {
+        self.message = format!("{}: {}", path.escape_ascii(), self.message);
+        self
+    }
+
     /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

@@ -36,6 +36,8 @@ pub struct TreeCopier<'c> {
     to: &'c dyn FileSystem,
     /// The copies of files with several names.
     linked: HashMap<Inode, Inode>,
+    /// The names from the original of the copy down to what is copied now.
+    path: Vec<Vec<u8>>,
     progress: CopyProgress,
     tell: &'c mut dyn FnMut(&CopyProgress) -> ControlFlow<()>,
 }
@@ -45,12 +47,11 @@ struct CopyTask {
     original: Attributes,
     parent: Inode,
     name: Vec<u8>,
-    depth: u32,
 }
 
 /// Most nested directories. A path in a file system of Linux has at most 4,096 bytes; deeper trees
 /// can be made by renames, and would exhaust the stack.
-const MOST_DEPTH: u32 = 1024;
+const MOST_DEPTH: usize = 1024;
 
 impl<'c> TreeCopier<'c> {
     /// Creates a copier. `tell` is called after each file and each piece of a large one; if it
@@ -64,6 +65,7 @@ impl<'c> TreeCopier<'c> {
             from,
             to,
             linked: HashMap::new(),
+            path: Vec::new(),
             progress: CopyProgress::default(),
             tell,
         }
@@ -83,12 +85,13 @@ impl<'c> TreeCopier<'c> {
     /// `InvalidArgument` if a tree would be copied into itself; errors of both file systems.
     pub fn copy(&mut self, original: Inode, parent: Inode, name: &[u8]) -> Result<Inode> {
         let original = self.from.attributes(original)?;
-        self.copy_node(&CopyTask {
+        self.path = vec![name.to_vec()];
+        let copied = self.copy_node(&CopyTask {
             original,
             parent,
             name: name.to_vec(),
-            depth: 0,
-        })
+        });
+        copied.map_err(|error| self.with_path(error))
     }
 
     /// Copies the entries of a directory into another directory, and its attributes to it.
@@ -96,13 +99,15 @@ impl<'c> TreeCopier<'c> {
     /// # Errors
     /// As [`TreeCopier::copy`].
     pub fn copy_contents(&mut self, original: Inode, target: Inode) -> Result<()> {
-        self.copy_entries(original, target, 0)?;
+        self.path.clear();
+        let copied = self.copy_entries(original, target);
+        copied.map_err(|error| self.with_path(error))?;
         let original = self.from.attributes(original)?;
         self.copy_attributes(&original, target)
     }
 
     fn copy_node(&mut self, task: &CopyTask) -> Result<Inode> {
-        if task.depth > MOST_DEPTH {
+        if self.path.len() > MOST_DEPTH {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("directories are nested more than {MOST_DEPTH} deep"),
@@ -177,11 +182,11 @@ impl<'c> TreeCopier<'c> {
             }
             Err(error) => return Err(error),
         };
-        self.copy_entries(task.original.inode, copy, task.depth)?;
+        self.copy_entries(task.original.inode, copy)?;
         Ok(copy)
     }
 
-    fn copy_entries(&mut self, original: Inode, copy: Inode, depth: u32) -> Result<()> {
+    fn copy_entries(&mut self, original: Inode, copy: Inode) -> Result<()> {
         let mut after: Option<Vec<u8>> = None;
         loop {
             let page = self.from.read_directory(original, after.as_deref(), PAGE)?;
@@ -196,12 +201,14 @@ impl<'c> TreeCopier<'c> {
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
                     Err(error) => return Err(error),
                 };
+                // After an error, the path tells where it happened.
+                self.path.push(entry.name.clone());
                 self.copy_node(&CopyTask {
                     original,
                     parent: copy,
                     name: entry.name,
-                    depth: depth + 1,
                 })?;
+                self.path.pop();
             }
         }
     }
@@ -283,6 +290,14 @@ impl<'c> TreeCopier<'c> {
             Ok(())
         } else {
             Err(error)
+        }
+    }
+
+    /// Adds the path of what was copied when the error happened.
+    fn with_path(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Interrupted => error,
+            _ => error.at(&self.path.join(&b'/')),
         }
     }
 
