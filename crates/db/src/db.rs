@@ -190,8 +190,8 @@ impl Db {
     /// The errors of [`Db::keyspace`]; [`Error::OptionsDiffer`] if the keyspace exists with other
     /// options; [`Error::SharedOptionsDiffer`] if a new paged or volatile keyspace conflicts with
     /// options shared by existing ones; [`Error::NotRegistered`]; [`Error::BadOption`] if the value
-    /// threshold exceeds four pages, if the structure's options are invalid, or if the store has too
-    /// many keyspaces with different options of the structure.
+    /// threshold exceeds four pages, if the structure's options are invalid, or if the store has 64
+    /// other sets of options for this structure.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         let definition = self.find_or_create(name, options.structure.kind(), options)?;
         definition.options.require(name, options)?;
@@ -221,34 +221,7 @@ impl Db {
         if let Some(definition) = self.catalog().get(name) {
             return Ok(definition);
         }
-        options.structure.validate()?;
-        let most = 4 * self.engine().store.page_size().bytes();
-        if let Some(bytes) = options.value_threshold.filter(|&bytes| bytes as usize > most) {
-            let why = format!(
-                "{bytes} bytes exceeds the limit of {most}, which is four pages; choose a smaller threshold"
-            );
-            return Err(Error::BadOption {
-                option: "value threshold",
-                why,
-            });
-        }
-        let budget = self.engine().memory_use().budget;
-        if let Some(bytes) = options.structure.volatile()
-            && budget > 0
-            && bytes > budget / 2
-        {
-            let why = format!(
-                "a volatile keyspace of {bytes} bytes exceeds half of the store's memory limit of {budget} bytes: raise that limit (`Options::memory`), or make the keyspace smaller"
-            );
-            return Err(Error::BadOption {
-                option: "structure",
-                why,
-            });
-        }
-        if structure == StructureKind::Paged {
-            self.engine().dictionaries.require_pages(|| name.to_owned())?;
-        }
-        self.engine().dictionaries.admit(&options.structure)?;
+        self.check_new(name, structure, options)?;
         let id = self.catalog().next();
         if id == KeyspaceId::MAX {
             let why = "all keyspace numbers of the store are used up: export the keyspaces, and import them into another store"
@@ -285,6 +258,38 @@ impl Db {
         created.inspect_err(|_| dictionaries.note_dropped(id, self.engine().visible()))?;
         self.catalog().add(name, Arc::clone(&definition));
         Ok(definition)
+    }
+
+    /// Returns an error unless a keyspace with this name and these options can be created.
+    fn check_new(&self, name: &str, structure: StructureKind, options: &KeyspaceOptions) -> Result<()> {
+        options.structure.validate()?;
+        let most = 4 * self.engine().store.page_size().bytes();
+        if let Some(bytes) = options.value_threshold.filter(|&bytes| bytes as usize > most) {
+            let why = format!(
+                "{bytes} bytes exceeds the limit of {most}, which is four pages; choose a smaller threshold"
+            );
+            return Err(Error::BadOption {
+                option: "value threshold",
+                why,
+            });
+        }
+        let budget = self.engine().memory_use().budget;
+        if let Some(bytes) = options.structure.volatile()
+            && budget > 0
+            && bytes > budget / 2
+        {
+            let why = format!(
+                "a volatile keyspace of {bytes} bytes exceeds half of the store's memory limit of {budget} bytes: raise that limit (`Options::memory`), or make the keyspace smaller"
+            );
+            return Err(Error::BadOption {
+                option: "structure",
+                why,
+            });
+        }
+        if structure == StructureKind::Paged {
+            self.engine().dictionaries.require_pages(|| name.to_owned())?;
+        }
+        self.engine().dictionaries.admit(&options.structure)
     }
 
     /// Returns the keyspace with this name.

@@ -27,8 +27,8 @@ level, oldest first: their sizes, how much of it other runs wrote (adopted leave
 level are, which messages wait, and how many pages are free. For a store with several tiers, it shows how full each is, whether it fails, the size of the \
 copies on the first one, and the runs of the tree and of levels on each.";
 
-/// Show the nodes and runs of the tree and the runs of levels, or the contents of one run and the parts of the files that
-/// it needs.
+/// Show the nodes and runs of the tree and the runs of levels, or the contents of one run and the
+/// parts of the files that it needs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct InspectCommand {

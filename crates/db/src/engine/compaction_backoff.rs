@@ -29,8 +29,8 @@ struct CompactionDamage {
 }
 
 impl CompactionBackoff {
-    /// Records that a compaction of a dictionary failed because of damaged data. Each distinct error
-    /// is logged once.
+    /// Records that a compaction of a dictionary failed because of damaged data. Each distinct
+    /// error is logged once.
     pub(super) fn note(&self, place: DictionaryPlace, error: &alluvium_storage::Error) {
         let mut dictionaries = self.dictionaries.lock();
         let damage = dictionaries.entry(place).or_default();
@@ -47,8 +47,8 @@ impl CompactionBackoff {
         }
     }
 
-    /// Returns whether to skip the dictionary when choosing the next compaction. Each call counts as
-    /// one choice.
+    /// Returns whether to skip the dictionary when choosing the next compaction. Each call counts
+    /// as one choice.
     pub(super) fn skips(&self, place: DictionaryPlace) -> bool {
         let mut dictionaries = self.dictionaries.lock();
         let Some(damage) = dictionaries.get_mut(&place) else {

@@ -120,8 +120,8 @@ impl Engine {
         Ok((keys, held))
     }
 
-    /// Returns the number of distinct keys in a dictionary's data files, or the number of records if
-    /// a damaged page prevents counting the keys. Reads of the damaged page report the damage.
+    /// Returns the number of distinct keys in a dictionary's data files, or the number of records
+    /// if a damaged page prevents counting the keys. Reads of the damaged page report the damage.
     fn distinct_keys(&self, place: DictionaryPlace) -> DistinctKeys {
         let dictionary = self.dictionaries.of(place);
         let count = || dictionary.distinct_keys().ok();

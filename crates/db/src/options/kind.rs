@@ -181,7 +181,8 @@ impl StructureKind {
             .find(|structure| structure.kind() == kind)
     }
 
-    /// Returns the kind whose first dictionary has this number, or `None` if this version does not support it.
+    /// Returns the kind whose first dictionary has this number, or `None` if this version does not
+    /// support it.
     fn of_dictionary(id: DictionaryId) -> Option<StructureKind> {
         StructureKind::ALL
             .into_iter()

@@ -62,6 +62,7 @@ const ROWS: &[Row] = &[
     row("load, levels", "levels", load_levels),
     row("16 dictionaries", "dictionaries", dictionaries),
     row("compact, levels", "levels", compact),
+    row("compact, dictionaries", "dictionaries", compact),
     row("keys of 64 KiB, hashed", "hashed", |at, memory| {
         long_keys(at, memory, "hashed")
     }),
@@ -230,33 +231,25 @@ fn keyspace_in(db: &Db, structure: &str) -> Keyspace {
 }
 
 fn load_levels(path: &Path, memory: u64) -> u64 {
-    let db = Options::new().memory(memory).open(path).unwrap();
-    let keyspace = keyspace_in(&db, "levels,k=4");
-    for number in 0..records(memory) {
-        keyspace.put(key(number), VALUE).unwrap();
-    }
-    db.close().unwrap();
-    0
+    load_into(path, memory, &["levels,k=4".to_owned()])
 }
 
-/// Every memtable is divided among 16 dictionaries, which are merged in turn.
+/// Every memtable is divided among 16 dictionaries.
 fn dictionaries(path: &Path, memory: u64) -> u64 {
+    let levels = (2..14).map(|k| format!("levels,k={k}"));
+    let hashed = (1..5).map(|bits| format!("hashed,form=boa,lambda={}", 1 << bits));
+    load_into(path, memory, &levels.chain(hashed).collect::<Vec<String>>())
+}
+
+fn load_into(path: &Path, memory: u64, structures: &[String]) -> u64 {
     let db = Options::new().memory(memory).open(path).unwrap();
-    let levels = (2..=12).map(|k| format!("levels,k={k}"));
-    let bundles = (1..=3).map(|bits| format!("hashed,form=boa,lambda={}", 1 << bits));
-    let others = ["hashed", "hashed,form=bot,lambda=4"].map(str::to_owned);
-    let all = levels.chain(bundles).chain(others);
-    let all: Vec<Keyspace> = all
-        .map(|structure| {
-            let options = KeyspaceOptions::new().structure(structure.parse().unwrap());
-            db.keyspace_with(&structure, &options).unwrap()
-        })
-        .collect();
-    assert_eq!(db.stats().dictionaries.len(), 16);
+    let options = |of: &String| KeyspaceOptions::new().structure(of.parse().unwrap());
+    let all = structures.iter().map(|of| db.keyspace_with(of, &options(of)));
+    let all: Vec<Keyspace> = all.map(Result::unwrap).collect();
     for number in 0..records(memory) {
-        all[(number % 16) as usize].put(key(number), VALUE).unwrap();
+        let keyspace = &all[number as usize % all.len()];
+        keyspace.put(key(number), VALUE).unwrap();
     }
-    db.compact().unwrap();
     db.close().unwrap();
     0
 }

@@ -5,7 +5,7 @@ use super::request::compression;
 use crate::observe::{forecast, levels, paged, tiers};
 use alluvium::{
     CheckReport, CompactionState, Db, HashedStats, HourlyRequests, OutlineLayer, OutlineNode, OutlinePivot,
-    OutlineRun,
+    OutlineRun, Stats,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -84,12 +84,7 @@ pub(super) fn stats(db: &Db) -> Value {
         "changes": advised::trials(db),
         "forecast": db.forecast().ok().flatten().map(|forecast| forecast::json_of(&forecast)),
     });
-    if !stats.dictionaries.is_empty() {
-        answer["dictionaries"] = levels::stats(&stats.dictionaries);
-    }
-    if let Some(hashed) = &stats.hashed {
-        answer["hashed"] = of_hashed(hashed);
-    }
+    add_structures(&mut answer, &stats);
     // The statistics above are totals over all tiers. If there are several tiers, add those of
     // each.
     let further = stats.tiers.iter().filter(|_| stats.tiers.len() > 1);
@@ -107,6 +102,16 @@ pub(super) fn stats(db: &Db) -> Value {
         });
     }
     answer
+}
+
+/// Adds the statistics of levels and hashed structures, if there are any.
+fn add_structures(answer: &mut Value, stats: &Stats) {
+    if !stats.dictionaries.is_empty() {
+        answer["dictionaries"] = levels::stats(&stats.dictionaries);
+    }
+    if let Some(hashed) = &stats.hashed {
+        answer["hashed"] = of_hashed(hashed);
+    }
 }
 
 /// Returns the combined statistics of all hashed keyspaces.

@@ -289,8 +289,8 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Opens all hashed structures except those that are discarded. Leaves out their unreadable runs
-    /// and filters.
+    /// Opens all hashed structures except those that are discarded. Leaves out their unreadable
+    /// runs and filters.
     fn open_hashed(&self, manifest: &Manifest, cut: SequenceNumber, surveyed: &DamageSurvey) -> Result<()> {
         for (place, root) in roots_of(manifest, StructureKind::Hashed)? {
             let (home, options) = (self.home.clone(), &self.hashed_options);

@@ -46,8 +46,8 @@ impl DictionarySet {
         }
     }
 
-    /// Returns the options of levels or of a hashed structure. Returns `None` for another structure,
-    /// and if the store does not have the dictionary.
+    /// Returns the options of levels or of a hashed structure. Returns `None` for another
+    /// structure, and if the store does not have the dictionary.
     pub(crate) fn options_of(&self, place: DictionaryPlace) -> Option<Structure> {
         match self.get(place)? {
             StructureRef::Levels(levels) => {
@@ -91,8 +91,8 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Returns the number of the levels with the keyspace's options, which are created for the first
-    /// such keyspace.
+    /// Returns the number of the levels with the keyspace's options, which are created for the
+    /// first such keyspace.
     fn place_in_levels(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<u8> {
         let asked = definition.options.structure.levels();
         let structure = Structure::Levels(asked.clone());

@@ -1,6 +1,7 @@
-//! Draws the stores that histories run on: one or two keyspaces in every structure, those in levels
-//! and the hashed ones with the same options or with different ones, in an order drawn from a seed, so that every structure becomes a neighbour of every other. All sizes are
-//! small.
+//! Draws the stores that histories run on: one or two keyspaces in every structure, in an order
+//! drawn from a seed, so that every structure becomes a neighbour of every other. The two keyspaces
+//! in levels have the same options or different ones, and so have the two hashed ones. All sizes
+//! are small.
 
 use super::knobs::NeutralOptions;
 use alluvium::simulation::{SimulationOperations as _, StoreScale};
@@ -162,8 +163,8 @@ impl StorePlan {
         let fitting: Vec<&str> = fitting.map(|(_, structure)| *structure).collect();
         let mut pick = |of: &[&'static str]| of[random.usize(..of.len())];
         let (levels, hashed, paged) = (pick(&LEVELS), pick(&HASHED), pick(&fitting));
-        // Every other pair of seeds gives the second keyspaces other options, and so a dictionary of
-        // their own.
+        // Every other pair of seeds gives the second keyspaces other options, and so a dictionary
+        // of their own.
         let step = (seed / 2 + 1) as usize % 2 * (1 + seed as usize % 7);
         let (others, forms) = (next(&LEVELS, levels, step), next(&HASHED, hashed, step));
         let mut structures = [
