@@ -360,6 +360,21 @@ impl KeyspaceCatalog {
         self.state.read().by_name.keys().cloned().collect()
     }
 
+    /// Returns the names of all keyspaces in levels and in hashed structures by their dictionaries,
+    /// in alphabetical order.
+    pub(crate) fn names_by_dictionary(&self) -> BTreeMap<DictionaryPlace, Vec<String>> {
+        let mut names: BTreeMap<DictionaryPlace, Vec<String>> = BTreeMap::new();
+        for (name, definition) in &self.state.read().by_name {
+            if definition.structure.has_several() {
+                names
+                    .entry(definition.dictionary())
+                    .or_default()
+                    .push(name.clone());
+            }
+        }
+        names
+    }
+
     /// Removes the name of a dropped keyspace. Its definition can still be found by number, because
     /// compactions may have yet to merge its records.
     pub(crate) fn remove(&self, name: &str) {

@@ -3,7 +3,6 @@
 
 use crate::engine::Engine;
 use crate::options::Structure;
-use crate::options::kind::DictionaryPlace;
 use alluvium_hashes::hashed::HashedStats;
 use alluvium_trees::levels::{LevelsOutline, LevelsStats};
 use std::fmt;
@@ -102,10 +101,11 @@ impl Engine {
     /// Returns the statistics of all levels and hashed structures that a keyspace uses or that have
     /// data.
     pub(crate) fn dictionary_stats(&self) -> Vec<DictionaryStats> {
+        let mut names = self.catalog.names_by_dictionary();
         let listed = self.dictionaries.with_options();
         let stats = listed.map(|(place, structure)| DictionaryStats {
             structure,
-            keyspaces: self.keyspaces_of(place),
+            keyspaces: names.remove(&place).unwrap_or_default(),
             memory_bytes: self.dictionaries.of(place).pending_work().memory_bytes,
             levels: self.dictionaries.levels(place).map(|levels| levels.stats()),
             hashed: self.dictionaries.hashed(place).map(|hashed| hashed.stats()),
@@ -115,24 +115,15 @@ impl Engine {
 
     /// Returns all levels with their runs. Reads nothing from the device.
     pub(crate) fn outline_levels(&self) -> Vec<DictionaryOutline> {
+        let mut names = self.catalog.names_by_dictionary();
         let listed = self.dictionaries.with_options();
         let outlines = listed.filter_map(|(place, structure)| {
             Some(DictionaryOutline {
                 structure,
-                keyspaces: self.keyspaces_of(place),
+                keyspaces: names.remove(&place).unwrap_or_default(),
                 shape: self.dictionaries.levels(place)?.outline(),
             })
         });
         outlines.collect()
-    }
-
-    /// Returns the names of a dictionary's keyspaces in alphabetical order.
-    fn keyspaces_of(&self, place: DictionaryPlace) -> Vec<String> {
-        let mut names = self.catalog.names();
-        names.retain(|name| {
-            let definition = self.catalog.get(name);
-            definition.is_some_and(|definition| definition.dictionary() == place)
-        });
-        names
     }
 }
