@@ -61,7 +61,8 @@ pub struct TransactionOptions {
     /// prefix. The transaction fails only if that is not enough.
     pub max_tracked: usize,
     /// Maximum memory for the transaction's writes, in bytes. Writes beyond it spill to runs on
-    /// disk. If `None`, all open transactions share as much memory as one memtable.
+    /// disk. The commit may need twice as much to log spilled writes. If `None`, all open
+    /// transactions share as much memory as one memtable.
     pub memory: Option<usize>,
     /// Maximum total size of the transaction's writes in bytes, in memory and on disk. If `None`,
     /// only disk space limits it.
@@ -140,7 +141,8 @@ impl TransactionOptions {
     }
 
     /// Sets the maximum memory in bytes for the transaction's writes. Writes beyond it spill to
-    /// runs on disk.
+    /// runs on disk. If there are at most twice as many, the commit reads the spilled ones back and
+    /// logs all of them. Otherwise it makes two checkpoints.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

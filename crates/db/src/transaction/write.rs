@@ -81,7 +81,8 @@ impl Transaction {
     /// their isolation level and concurrency control. Other operators are commutative if they were
     /// [registered](crate::Options::register_commutative_merge_operator) as such. If the operator
     /// is not commutative, the same holds only for serializable optimistic transactions. Merges
-    /// that were spilled to disk may conflict under snapshot isolation.
+    /// that were spilled to disk may conflict under snapshot isolation, unless the commit is small
+    /// enough to be logged.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

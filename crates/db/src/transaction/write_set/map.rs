@@ -11,7 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// Maximum number of writes in a chunk. A larger chunk is split in half.
-const MOST_IN_CHUNK: usize = 128;
+const MOST_IN_CHUNK: usize = 64;
 
 /// A write with its key.
 type MapEntry = (InlineKey, Arc<KeyWrite>);
@@ -21,13 +21,13 @@ struct MapChunk {
     /// Lower bound of the keys in the chunk.
     low: InlineKey,
     /// The writes of the chunk in key order. There is at least one.
-    entries: Arc<Vec<MapEntry>>,
+    entries: Vec<MapEntry>,
 }
 
 /// The latest write of each key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteMap {
-    chunks: Arc<Vec<MapChunk>>,
+    chunks: Arc<Vec<Arc<MapChunk>>>,
     len: usize,
 }
 
@@ -58,18 +58,17 @@ impl WriteMap {
         let at = self.chunk_of(&key);
         let chunks = Arc::make_mut(&mut self.chunks);
         let Some(at) = at.or_else(|| (!chunks.is_empty()).then_some(0)) else {
-            chunks.push(MapChunk {
-                low: key.clone(),
-                entries: Arc::new(vec![(key, write)]),
-            });
+            let (low, entries) = (key.clone(), vec![(key, write)]);
+            chunks.push(Arc::new(MapChunk { low, entries }));
             self.len += 1;
             return None;
         };
-        let chunk = &mut chunks[at];
+        let is_last = at + 1 == chunks.len();
+        let chunk = Arc::make_mut(&mut chunks[at]);
         if *key < *chunk.low {
             chunk.low.clone_from(&key);
         }
-        let entries = Arc::make_mut(&mut chunk.entries);
+        let entries = &mut chunk.entries;
         match find(entries, &key) {
             Ok(index) => return Some(std::mem::replace(&mut entries[index].1, write)),
             Err(index) => entries.insert(index, (key, write)),
@@ -78,12 +77,10 @@ impl WriteMap {
         if entries.len() > MOST_IN_CHUNK {
             // Keys often arrive in ascending order. The chunks that they leave behind are then
             // full.
-            let is_last = at + 1 == chunks.len();
             let kept = if is_last { MOST_IN_CHUNK } else { MOST_IN_CHUNK / 2 };
-            let upper = Arc::make_mut(&mut chunks[at].entries).split_off(kept);
-            let low = upper[0].0.clone();
-            let entries = Arc::new(upper);
-            chunks.insert(at + 1, MapChunk { low, entries });
+            let entries = entries.split_off(kept);
+            let low = entries[0].0.clone();
+            chunks.insert(at + 1, Arc::new(MapChunk { low, entries }));
         }
         None
     }
@@ -93,7 +90,7 @@ impl WriteMap {
         let at = self.chunk_of(key)?;
         let index = find(&self.chunks[at].entries, key).ok()?;
         let chunks = Arc::make_mut(&mut self.chunks);
-        let entries = Arc::make_mut(&mut chunks[at].entries);
+        let entries = &mut Arc::make_mut(&mut chunks[at]).entries;
         let (_, removed) = entries.remove(index);
         if entries.is_empty() {
             chunks.remove(at);
@@ -182,7 +179,7 @@ struct MapPosition {
 /// A double-ended cursor over a part of a [`WriteMap`], in the state in which it was created.
 #[derive(Clone, Debug)]
 pub(super) struct MapCursor {
-    chunks: Arc<Vec<MapChunk>>,
+    chunks: Arc<Vec<Arc<MapChunk>>>,
     front: MapPosition,
     /// The position after the last write that has not been passed.
     back: MapPosition,
