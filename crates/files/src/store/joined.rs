@@ -24,6 +24,8 @@ pub(super) struct TransactionState {
     created: HashSet<Inode>,
     orphans: HashSet<Inode>,
     holds: HashMap<Inode, u64>,
+    /// The holds of the view that the other views respect, until the transaction ends.
+    shared_holds: HashMap<Inode, u64>,
 }
 
 /// The context of an operation in a transaction.
@@ -111,20 +113,26 @@ impl TransactionState {
         store.hold(inode, || {
             TransactionState::read(store, transaction, |reader| reader.require(inode))
         })?;
-        *self.holds.entry(inode).or_default() += 1;
+        self.count_hold(inode);
         Ok(())
+    }
+
+    fn count_hold(&mut self, inode: Inode) {
+        *self.holds.entry(inode).or_default() += 1;
+        *self.shared_holds.entry(inode).or_default() += 1;
     }
 
     /// Holds an inode that was just created, which nobody else can see.
     pub(super) fn hold_created(&mut self, store: &FileStore, inode: Inode) {
         store.holds.hold(inode);
-        *self.holds.entry(inode).or_default() += 1;
+        self.count_hold(inode);
     }
 
+    /// Takes back a hold. What others have removed meanwhile stays until the transaction ends,
+    /// because its removal might wait for the locks of this transaction.
     pub(super) fn release(
         &mut self,
         store: &FileStore,
-        view: u64,
         transaction: &mut Transaction,
         inode: Inode,
     ) -> Result<()> {
@@ -132,19 +140,20 @@ impl TransactionState {
             return Ok(());
         };
         *count -= 1;
-        let is_last = *count == 0;
-        if is_last {
-            self.holds.remove(&inode);
+        if *count > 0 {
+            return Ok(());
         }
-        if is_last && self.created.contains(&inode) && self.orphans.contains(&inode) {
-            self.change(store, transaction, |writer| writer.reclaim(inode))?;
+        self.holds.remove(&inode);
+        match self.created.contains(&inode) && self.orphans.contains(&inode) {
+            true => self.change(store, transaction, |writer| writer.reclaim(inode)),
+            false => Ok(()),
         }
-        store.release(view, inode, 1)
     }
 
     /// Takes back all holds of the view.
     pub(super) fn release_all(&mut self, store: &FileStore, view: u64) {
-        for (inode, count) in self.holds.drain() {
+        self.holds.clear();
+        for (inode, count) in self.shared_holds.drain() {
             // What cannot be removed now is in the list of leftovers.
             let _ = store.release(view, inode, count);
         }
@@ -273,7 +282,7 @@ impl<'t> JoinedFiles<'t> {
     fn release_inode(&self, inode: Inode) -> Result<()> {
         let mut inner = self.inner.lock();
         let JoinedParts { transaction, state } = &mut *inner;
-        state.release(&self.store, self.view, transaction, inode)
+        state.release(&self.store, transaction, inode)
     }
 
     fn sync_store(&self) -> Result<()> {

@@ -154,11 +154,10 @@ impl FilesTransaction {
     }
 
     fn release_inode(&self, inode: Inode) -> Result<()> {
-        let view = self.view.number;
         self.with(|parts| {
             parts
                 .state
-                .release(&self.store, view, &mut parts.transaction, inode)
+                .release(&self.store, &mut parts.transaction, inode)
         })
     }
 

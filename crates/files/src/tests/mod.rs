@@ -1,6 +1,9 @@
 //! Tests of file systems in stores.
 
+mod generate;
+mod model;
 mod operations;
+mod reference;
 
 use crate::{
     AttributeChange, Attributes, ErrorKind, FileKind, FileSystem, Files, FilesOptions, Inode, NewNode,

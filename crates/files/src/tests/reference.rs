@@ -1,0 +1,575 @@
+//! A file system in plain collections, with which tests compare.
+
+use crate::{
+    AllocateMode, AttributeChange, ErrorKind, FileKind, FileSystem, Inode, NewNode, RenameMode, SeekTarget, SetMode,
+    WritePosition,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An operation, on the inodes of the file system under test.
+#[derive(Clone, Debug)]
+pub(super) enum Operation {
+    Lookup(Inode, Vec<u8>),
+    Attributes(Inode),
+    Parent(Inode),
+    Resize(Inode, u64),
+    SetMode(Inode, u32),
+    Create(Inode, Vec<u8>, FileKind),
+    CreateUnnamed(Inode),
+    Link(Inode, Inode, Vec<u8>),
+    Unlink(Inode, Vec<u8>),
+    RemoveDirectory(Inode, Vec<u8>),
+    Rename(Inode, Vec<u8>, Inode, Vec<u8>, RenameMode),
+    Hold(Inode),
+    Release(Inode),
+    Read(Inode, u64, usize),
+    Write(Inode, WritePosition, Vec<u8>),
+    Allocate(Inode, AllocateMode, u64, u64),
+    Seek(Inode, u64, SeekTarget),
+    Copy(Inode, u64, Inode, u64, u64),
+    List(Inode),
+    GetExtended(Inode, Vec<u8>),
+    SetExtended(Inode, Vec<u8>, Vec<u8>, SetMode),
+    RemoveExtended(Inode, Vec<u8>),
+    ListExtended(Inode),
+}
+
+/// What an operation has returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    Fails(ErrorKind),
+    Inode(Inode),
+    Attributes(FileKind, u64, u32),
+    Bytes(Vec<u8>),
+    Names(Vec<Vec<u8>>),
+    Number(u64),
+}
+
+/// Performs an operation on a file system.
+pub(super) fn perform(files: &dyn FileSystem, operation: &Operation) -> Outcome {
+    use Operation as Op;
+    let node = |kind| NewNode {
+        kind,
+        mode: 0o644,
+        user: 1,
+        group: 2,
+        device: 0,
+        target: if kind == FileKind::Symlink { b"elsewhere" } else { b"" },
+    };
+    let shown = |attributes: crate::Attributes| Outcome::Attributes(attributes.kind, attributes.size, attributes.mode);
+    let change = AttributeChange::default();
+    let result = match operation {
+        Op::Lookup(parent, name) => files.lookup(*parent, name).map(|found| Outcome::Inode(found.inode)),
+        Op::Attributes(inode) => files.attributes(*inode).map(shown),
+        Op::Parent(inode) => files.parent(*inode).map(Outcome::Inode),
+        Op::Resize(inode, size) => {
+            let change = AttributeChange {
+                size: Some(*size),
+                ..change
+            };
+            files.set_attributes(*inode, &change).map(shown)
+        }
+        Op::SetMode(inode, mode) => {
+            let change = AttributeChange {
+                mode: Some(*mode),
+                ..change
+            };
+            files.set_attributes(*inode, &change).map(shown)
+        }
+        Op::Create(parent, name, kind) => files
+            .create(*parent, name, &node(*kind))
+            .map(|found| Outcome::Inode(found.inode)),
+        Op::CreateUnnamed(parent) => files
+            .create_unnamed(*parent, &node(FileKind::Regular))
+            .map(|found| Outcome::Inode(found.inode)),
+        Op::Link(inode, parent, name) => files.link(*inode, *parent, name).map(shown),
+        Op::Unlink(parent, name) => files.unlink(*parent, name).map(|()| Outcome::Done),
+        Op::RemoveDirectory(parent, name) => files.remove_directory(*parent, name).map(|()| Outcome::Done),
+        Op::Rename(parent, name, to, new, mode) => files
+            .rename(*parent, name, *to, new, *mode)
+            .map(|()| Outcome::Done),
+        Op::Hold(inode) => files.hold(*inode).map(|()| Outcome::Done),
+        Op::Release(inode) => files.release(*inode).map(|()| Outcome::Done),
+        Op::Read(inode, offset, length) => files.read(*inode, *offset, *length).map(Outcome::Bytes),
+        Op::Write(inode, position, data) => files.write(*inode, *position, data).map(Outcome::Number),
+        Op::Allocate(inode, mode, offset, length) => files
+            .allocate(*inode, *mode, *offset, *length)
+            .map(|()| Outcome::Done),
+        // Where holes are depends on the blocks, so they are compared with the contents.
+        Op::Seek(inode, offset, target) => return seek(files, *inode, *offset, *target),
+        Op::Copy(from, from_offset, to, to_offset, length) => files
+            .copy_range(*from, *from_offset, *to, *to_offset, *length)
+            .map(Outcome::Number),
+        Op::List(inode) => files.read_directory(*inode, None, 1000).map(|entries| {
+            Outcome::Names(entries.into_iter().map(|entry| entry.name).collect())
+        }),
+        Op::GetExtended(inode, name) => files.extended_attribute(*inode, name).map(Outcome::Bytes),
+        Op::SetExtended(inode, name, value, mode) => files
+            .set_extended_attribute(*inode, name, value, *mode)
+            .map(|()| Outcome::Done),
+        Op::RemoveExtended(inode, name) => files
+            .remove_extended_attribute(*inode, name)
+            .map(|()| Outcome::Done),
+        Op::ListExtended(inode) => files.extended_attributes(*inode).map(Outcome::Names),
+    };
+    result.unwrap_or_else(|error| Outcome::Fails(error.kind()))
+}
+
+/// Seeks, and verifies that everything before what was found is of the other kind.
+fn seek(files: &dyn FileSystem, inode: Inode, offset: u64, target: SeekTarget) -> Outcome {
+    let size = match files.attributes(inode) {
+        Ok(attributes) => attributes.size,
+        Err(error) => return Outcome::Fails(error.kind()),
+    };
+    match (files.seek(inode, offset, target), target) {
+        (Err(error), _) if error.kind() != ErrorKind::NoSuchOffset => Outcome::Fails(error.kind()),
+        (Err(error), SeekTarget::Hole) => {
+            assert!(offset >= size, "{error}");
+            Outcome::Done
+        }
+        (found, SeekTarget::Data) => {
+            let until = found.unwrap_or(size);
+            let skipped = files.read(inode, offset, until.saturating_sub(offset) as usize).unwrap();
+            assert!(skipped.iter().all(|&byte| byte == 0), "data stands in a hole");
+            Outcome::Done
+        }
+        (Ok(found), SeekTarget::Hole) => {
+            assert!((offset..=size).contains(&found), "a hole at {found} after {offset}");
+            Outcome::Done
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ReferenceNode {
+    pub(super) kind: FileKind,
+    pub(super) mode: u32,
+    /// Number of names; of a directory, 1 or 0.
+    pub(super) links: u32,
+    pub(super) contents: Vec<u8>,
+    pub(super) entries: BTreeMap<Vec<u8>, Inode>,
+    pub(super) extended: BTreeMap<Vec<u8>, Vec<u8>>,
+    parent: Inode,
+    was_unnamed: bool,
+}
+
+/// Which inodes without names remain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ViewState {
+    /// In a transaction, what it has created. Everything else remains until it ends.
+    pub(super) created: Option<BTreeSet<Inode>>,
+    pub(super) holds: BTreeMap<Inode, u32>,
+}
+
+/// A file system in plain collections.
+#[derive(Clone, Debug)]
+pub(super) struct ReferenceFiles {
+    pub(super) nodes: BTreeMap<Inode, ReferenceNode>,
+    pub(super) view: ViewState,
+    /// Holds of other views.
+    pub(super) other_holds: BTreeMap<Inode, u32>,
+}
+
+type Checked<T> = Result<T, ErrorKind>;
+
+impl ReferenceFiles {
+    pub(super) fn new() -> ReferenceFiles {
+        let mut root = new_node(FileKind::Directory, Inode::ROOT);
+        (root.links, root.mode) = (1, 0o755);
+        ReferenceFiles {
+            nodes: BTreeMap::from([(Inode::ROOT, root)]),
+            view: ViewState::default(),
+            other_holds: BTreeMap::new(),
+        }
+    }
+
+    /// Performs an operation, of which the file system under test has returned `actual`.
+    pub(super) fn perform(&mut self, operation: &Operation, actual: &Outcome) -> Outcome {
+        self.attempt(operation, actual).unwrap_or_else(Outcome::Fails)
+    }
+
+    fn node(&self, inode: Inode) -> Checked<&ReferenceNode> {
+        self.nodes.get(&inode).ok_or(ErrorKind::Stale)
+    }
+
+    fn node_mut(&mut self, inode: Inode) -> &mut ReferenceNode {
+        self.nodes.get_mut(&inode).expect("it was found before")
+    }
+
+    fn directory(&self, inode: Inode) -> Checked<&ReferenceNode> {
+        let node = self.node(inode)?;
+        match node.kind {
+            FileKind::Directory => Ok(node),
+            _ => Err(ErrorKind::NotADirectory),
+        }
+    }
+
+    fn living(&self, inode: Inode) -> Checked<()> {
+        match self.directory(inode)?.links {
+            0 => Err(ErrorKind::NotFound),
+            _ => Ok(()),
+        }
+    }
+
+    fn file(&self, inode: Inode) -> Checked<&ReferenceNode> {
+        let node = self.node(inode)?;
+        match node.kind {
+            FileKind::Regular => Ok(node),
+            FileKind::Directory => Err(ErrorKind::IsADirectory),
+            _ => Err(ErrorKind::InvalidArgument),
+        }
+    }
+
+    fn entry(&self, parent: Inode, name: &[u8]) -> Option<Inode> {
+        self.nodes.get(&parent)?.entries.get(name).copied()
+    }
+
+    fn existing(&self, parent: Inode, name: &[u8]) -> Checked<Inode> {
+        match self.entry(parent, name) {
+            Some(inode) => Ok(inode),
+            None => self.living(parent).and(Err(ErrorKind::NotFound)),
+        }
+    }
+
+    fn shown(&self, inode: Inode) -> Outcome {
+        let node = &self.nodes[&inode];
+        Outcome::Attributes(node.kind, node.contents.len() as u64, node.mode)
+    }
+
+    fn attempt(&mut self, operation: &Operation, actual: &Outcome) -> Checked<Outcome> {
+        use Operation as Op;
+        match operation {
+            Op::Lookup(parent, name) => match self.entry(*parent, name) {
+                Some(inode) => Ok(Outcome::Inode(inode)),
+                None => self.directory(*parent).and(Err(ErrorKind::NotFound)),
+            },
+            Op::Attributes(inode) => self.node(*inode).map(|_| self.shown(*inode)),
+            Op::Parent(Inode::ROOT) => Ok(Outcome::Inode(Inode::ROOT)),
+            Op::Parent(inode) => match self.directory(*inode)? {
+                node if node.links == 0 => Err(ErrorKind::Stale),
+                node => Ok(Outcome::Inode(node.parent)),
+            },
+            Op::Resize(inode, size) => {
+                self.file(*inode)?;
+                self.node_mut(*inode).contents.resize(*size as usize, 0);
+                Ok(self.shown(*inode))
+            }
+            Op::SetMode(inode, mode) => {
+                self.node(*inode)?;
+                self.node_mut(*inode).mode = *mode;
+                Ok(self.shown(*inode))
+            }
+            Op::Create(parent, name, kind) => {
+                self.living(*parent)?;
+                if self.entry(*parent, name).is_some() {
+                    return Err(ErrorKind::Exists);
+                }
+                let mut node = new_node(*kind, *parent);
+                node.links = 1;
+                let inode = self.add(node, actual);
+                self.node_mut(*parent).entries.insert(name.clone(), inode);
+                Ok(Outcome::Inode(inode))
+            }
+            Op::CreateUnnamed(parent) => {
+                self.living(*parent)?;
+                let mut node = new_node(FileKind::Regular, *parent);
+                node.was_unnamed = true;
+                let inode = self.add(node, actual);
+                *self.view.holds.entry(inode).or_default() += 1;
+                Ok(Outcome::Inode(inode))
+            }
+            Op::Link(inode, parent, name) => self.link(*inode, *parent, name),
+            Op::Unlink(parent, name) => {
+                let inode = self.existing(*parent, name)?;
+                if self.nodes[&inode].kind == FileKind::Directory {
+                    return Err(ErrorKind::IsADirectory);
+                }
+                self.node_mut(*parent).entries.remove(name);
+                self.drop_name(inode);
+                Ok(Outcome::Done)
+            }
+            Op::RemoveDirectory(parent, name) => {
+                let inode = self.existing(*parent, name)?;
+                self.directory(inode)?;
+                if !self.nodes[&inode].entries.is_empty() {
+                    return Err(ErrorKind::NotEmpty);
+                }
+                self.node_mut(*parent).entries.remove(name);
+                self.drop_name(inode);
+                Ok(Outcome::Done)
+            }
+            Op::Rename(parent, name, to, new, mode) => self.rename((*parent, name), (*to, new), *mode),
+            Op::Hold(inode) => {
+                self.node(*inode)?;
+                *self.view.holds.entry(*inode).or_default() += 1;
+                Ok(Outcome::Done)
+            }
+            Op::Release(inode) => {
+                self.release(*inode);
+                Ok(Outcome::Done)
+            }
+            Op::Seek(inode, ..) => self.file(*inode).map(|_| Outcome::Done),
+            Op::List(inode) => {
+                let names = self.directory(*inode)?.entries.keys();
+                Ok(Outcome::Names(names.cloned().collect()))
+            }
+            _ => self.attempt_contents(operation),
+        }
+    }
+
+    /// Performs operations on contents and extended attributes.
+    fn attempt_contents(&mut self, operation: &Operation) -> Checked<Outcome> {
+        use Operation as Op;
+        match operation {
+            Op::Read(inode, offset, length) => {
+                let contents = &self.file(*inode)?.contents;
+                let from = contents.len().min(*offset as usize);
+                let to = contents.len().min(from + length);
+                Ok(Outcome::Bytes(contents[from..to].to_vec()))
+            }
+            Op::Write(inode, position, data) => {
+                let size = self.file(*inode)?.contents.len();
+                let offset = match position {
+                    WritePosition::At(offset) => *offset as usize,
+                    WritePosition::End => size,
+                };
+                if !data.is_empty() {
+                    overwrite(&mut self.node_mut(*inode).contents, offset, data);
+                }
+                Ok(Outcome::Number(offset as u64))
+            }
+            Op::Allocate(inode, mode, offset, length) => {
+                self.file(*inode)?;
+                let (from, to) = (*offset as usize, (*offset + *length) as usize);
+                if *length == 0 {
+                    return Err(ErrorKind::InvalidArgument);
+                }
+                let contents = &mut self.node_mut(*inode).contents;
+                let size = contents.len();
+                if matches!(mode, AllocateMode::Extend | AllocateMode::Zero) {
+                    contents.resize(size.max(to), 0);
+                }
+                let is_cleared = !matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);
+                if is_cleared && from < size {
+                    contents[from..to.min(size)].fill(0);
+                }
+                Ok(Outcome::Done)
+            }
+            Op::Copy(from, from_offset, to, to_offset, length) => {
+                let source = self.file(*from)?.contents.clone();
+                self.file(*to)?;
+                let start = source.len().min(*from_offset as usize);
+                let end = source.len().min(start + *length as usize);
+                let length = (end - start) as u64;
+                if from == to && *from_offset < to_offset + length && *to_offset < from_offset + length {
+                    return Err(ErrorKind::InvalidArgument);
+                }
+                if length > 0 {
+                    overwrite(&mut self.node_mut(*to).contents, *to_offset as usize, &source[start..end]);
+                }
+                Ok(Outcome::Number(length))
+            }
+            Op::GetExtended(inode, name) => {
+                let value = self.node(*inode)?.extended.get(name);
+                value.cloned().map(Outcome::Bytes).ok_or(ErrorKind::NoAttribute)
+            }
+            Op::SetExtended(inode, name, value, mode) => {
+                match (mode, self.node(*inode)?.extended.contains_key(name)) {
+                    (SetMode::Create, true) => return Err(ErrorKind::Exists),
+                    (SetMode::Replace, false) => return Err(ErrorKind::NoAttribute),
+                    _ => (),
+                }
+                self.node_mut(*inode).extended.insert(name.clone(), value.clone());
+                Ok(Outcome::Done)
+            }
+            Op::RemoveExtended(inode, name) => {
+                self.node(*inode)?;
+                let removed = self.node_mut(*inode).extended.remove(name);
+                removed.map(|_| Outcome::Done).ok_or(ErrorKind::NoAttribute)
+            }
+            Op::ListExtended(inode) => {
+                let names = self.node(*inode)?.extended.keys();
+                Ok(Outcome::Names(names.cloned().collect()))
+            }
+            other => unreachable!("{other:?} is not about contents"),
+        }
+    }
+
+    fn add(&mut self, node: ReferenceNode, actual: &Outcome) -> Inode {
+        let Outcome::Inode(inode) = *actual else {
+            panic!("a creation must succeed, and returned {actual:?}");
+        };
+        assert!(self.nodes.insert(inode, node).is_none(), "{inode:?} is used twice");
+        if let Some(created) = &mut self.view.created {
+            created.insert(inode);
+        }
+        inode
+    }
+
+    fn link(&mut self, inode: Inode, parent: Inode, name: &[u8]) -> Checked<Outcome> {
+        self.living(parent)?;
+        let node = self.node(inode)?;
+        if node.kind == FileKind::Directory {
+            return Err(ErrorKind::NotPermitted);
+        }
+        if self.entry(parent, name).is_some() {
+            return Err(ErrorKind::Exists);
+        }
+        if node.links == 0 && !node.was_unnamed {
+            return Err(ErrorKind::NotFound);
+        }
+        let node = self.node_mut(inode);
+        node.links += 1;
+        node.was_unnamed = false;
+        self.node_mut(parent).entries.insert(name.to_vec(), inode);
+        Ok(self.shown(inode))
+    }
+
+    fn rename(&mut self, old: (Inode, &[u8]), new: (Inode, &[u8]), mode: RenameMode) -> Checked<Outcome> {
+        let moved = self.existing(old.0, old.1)?;
+        self.living(new.0)?;
+        let replaced = self.entry(new.0, new.1);
+        match (mode, replaced) {
+            (RenameMode::Keep, Some(_)) => return Err(ErrorKind::Exists),
+            (RenameMode::Exchange, None) => return Err(ErrorKind::NotFound),
+            _ => (),
+        }
+        if replaced == Some(moved) {
+            return Ok(Outcome::Done);
+        }
+        self.no_cycle(moved, new.0)?;
+        if let (RenameMode::Exchange, Some(other)) = (mode, replaced) {
+            self.no_cycle(other, old.0)?;
+            self.place(other, old);
+        } else {
+            if let Some(other) = replaced {
+                let kinds = [moved, other].map(|inode| self.nodes[&inode].kind == FileKind::Directory);
+                match kinds {
+                    [true, false] => return Err(ErrorKind::NotADirectory),
+                    [false, true] => return Err(ErrorKind::IsADirectory),
+                    [true, true] if !self.nodes[&other].entries.is_empty() => return Err(ErrorKind::NotEmpty),
+                    _ => self.drop_name(other),
+                }
+            }
+            self.node_mut(old.0).entries.remove(old.1);
+        }
+        self.place(moved, new);
+        Ok(Outcome::Done)
+    }
+
+    fn place(&mut self, inode: Inode, (parent, name): (Inode, &[u8])) {
+        self.node_mut(parent).entries.insert(name.to_vec(), inode);
+        self.node_mut(inode).parent = parent;
+    }
+
+    fn no_cycle(&self, inode: Inode, new_parent: Inode) -> Checked<()> {
+        let mut at = new_parent;
+        while at != Inode::ROOT {
+            if at == inode && self.nodes[&inode].kind == FileKind::Directory {
+                return Err(ErrorKind::InvalidArgument);
+            }
+            at = self.nodes[&at].parent;
+        }
+        Ok(())
+    }
+
+    fn drop_name(&mut self, inode: Inode) {
+        self.node_mut(inode).links -= 1;
+        self.remove_unneeded(inode);
+    }
+
+    /// Removes an inode without names unless something keeps it.
+    fn remove_unneeded(&mut self, inode: Inode) {
+        let Some(node) = self.nodes.get(&inode).filter(|node| node.links == 0) else {
+            return;
+        };
+        let _ = node;
+        let is_kept_by_transaction = match &self.view.created {
+            Some(created) => !created.contains(&inode),
+            None => false,
+        };
+        let is_held = self.view.holds.contains_key(&inode) || self.other_holds.contains_key(&inode);
+        if !is_kept_by_transaction && !is_held {
+            self.nodes.remove(&inode);
+        }
+    }
+
+    pub(super) fn release(&mut self, inode: Inode) {
+        let Some(count) = self.view.holds.get_mut(&inode) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.view.holds.remove(&inode);
+            self.remove_unneeded(inode);
+        }
+    }
+
+    /// Removes all inodes without names that no hold keeps.
+    pub(super) fn remove_all_unneeded(&mut self) {
+        for inode in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.remove_unneeded(inode);
+        }
+    }
+
+    /// Compares everything with a file system.
+    pub(super) fn compare(&self, files: &dyn FileSystem) {
+        for (&inode, node) in &self.nodes {
+            let attributes = files
+                .attributes(inode)
+                .unwrap_or_else(|error| panic!("{inode:?} {node:?}: {error}"));
+            assert_eq!((attributes.kind, attributes.mode), (node.kind, node.mode), "{inode:?}");
+            let below = node.entries.values().map(|inode| self.nodes[inode].kind);
+            let links = match node.kind {
+                FileKind::Directory if node.links > 0 => {
+                    2 + below.filter(|kind| *kind == FileKind::Directory).count() as u32
+                }
+                _ => node.links,
+            };
+            assert_eq!(attributes.links, links, "{inode:?}");
+            assert_eq!(attributes.size, node.contents.len() as u64, "{inode:?}");
+            let listed = files.extended_attributes(inode).unwrap();
+            assert_eq!(listed, node.extended.keys().cloned().collect::<Vec<_>>());
+            for (name, value) in &node.extended {
+                assert_eq!(&files.extended_attribute(inode, name).unwrap(), value);
+            }
+            match node.kind {
+                FileKind::Regular => {
+                    let read = files.read(inode, 0, node.contents.len() + 10).unwrap();
+                    assert!(read == node.contents, "the contents of {inode:?} differ");
+                }
+                FileKind::Directory => {
+                    let entries = files.read_directory(inode, None, 1000).unwrap();
+                    let entries = entries.into_iter().map(|entry| (entry.name, entry.inode));
+                    assert_eq!(entries.collect::<BTreeMap<_, _>>(), node.entries, "{inode:?}");
+                    if node.links > 0 {
+                        assert_eq!(files.parent(inode).unwrap(), node.parent);
+                    }
+                }
+                _ => (),
+            }
+        }
+    }
+}
+
+fn new_node(kind: FileKind, parent: Inode) -> ReferenceNode {
+    ReferenceNode {
+        kind,
+        mode: 0o644,
+        links: 0,
+        contents: match kind {
+            FileKind::Symlink => b"elsewhere".to_vec(),
+            _ => Vec::new(),
+        },
+        entries: BTreeMap::new(),
+        extended: BTreeMap::new(),
+        parent,
+        was_unnamed: false,
+    }
+}
+
+fn overwrite(contents: &mut Vec<u8>, offset: usize, data: &[u8]) {
+    contents.resize(contents.len().max(offset + data.len()), 0);
+    contents[offset..offset + data.len()].copy_from_slice(data);
+}
