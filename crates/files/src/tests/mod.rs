@@ -1,5 +1,6 @@
 //! Tests of file systems in stores.
 
+mod crashes;
 mod generate;
 mod model;
 mod operations;

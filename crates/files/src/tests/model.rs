@@ -97,6 +97,17 @@ impl ModelRun {
         if self.random.bool() {
             options = options.memory(8 << 10);
         }
+        self.open.push(ModelTransaction {
+            transaction: self.files.begin_with(&options),
+            reference: self.seen_by_new_transaction(),
+            log: Vec::new(),
+            is_serializable: isolation == Isolation::Serializable,
+            is_locking: concurrency == Concurrency::Locking,
+            is_lost: false,
+        });
+    }
+
+    fn seen_by_new_transaction(&self) -> ReferenceFiles {
         let mut reference = self.reference.clone();
         // Inodes that only others hold remain visible.
         for inode in reference.nodes.keys() {
@@ -106,14 +117,22 @@ impl ModelRun {
             created: Some(BTreeSet::new()),
             holds: BTreeMap::new(),
         };
-        self.open.push(ModelTransaction {
-            transaction: self.files.begin_with(&options),
-            reference,
-            log: Vec::new(),
-            is_serializable: isolation == Isolation::Serializable,
-            is_locking: concurrency == Concurrency::Locking,
-            is_lost: false,
-        });
+        reference
+    }
+
+    /// A locking serializable transaction sees what others commit. Its locks protect what it has
+    /// seen.
+    fn show_commit_to_locking_transactions(&mut self) {
+        let seen = self.seen_by_new_transaction();
+        for open in &mut self.open {
+            if open.is_locking && open.is_serializable && !open.is_lost {
+                open.reference = seen.clone();
+                for (operation, actual) in &open.log {
+                    let again = open.reference.perform(operation, actual);
+                    assert_eq!(&again, actual, "{operation:?} under locks");
+                }
+            }
+        }
     }
 
     fn step_in_transaction(&mut self) {
@@ -141,6 +160,7 @@ impl ModelRun {
         let locking = self.open.iter().position(|open| open.is_locking);
         let index = locking.unwrap_or_else(|| self.random.usize(..self.open.len()));
         let open = self.open.swap_remove(index);
+        let has_written = open.transaction.changed() > 0;
         let is_committed = match open.is_lost || self.random.u8(..4) == 0 {
             true => {
                 open.transaction.rollback();
@@ -157,7 +177,10 @@ impl ModelRun {
         };
         if is_committed {
             self.commits += 1;
-            self.replay(&open);
+            // What has only read stands where it began.
+            if has_written {
+                self.replay(&open);
+            }
         }
         for (operation, actual) in &open.log {
             if let (Operation::Hold(inode), Outcome::Done) = (operation, actual) {
@@ -169,6 +192,9 @@ impl ModelRun {
             }
         }
         self.reference.remove_all_unneeded();
+        if is_committed {
+            self.show_commit_to_locking_transactions();
+        }
     }
 
     /// Repeats a committed transaction where it stands in the serial order: every operation must
