@@ -141,21 +141,45 @@ fn measure(layout: &MeasuredLayout, bytes: u64) -> Result<(), Box<dyn Error>> {
     let name = format!(
         "{:2} KiB {:40} {:?}",
         layout.block >> 10,
-        if layout.structure.is_empty() { "tiered" } else { layout.structure },
+        if layout.structure.is_empty() {
+            "tiered"
+        } else {
+            layout.structure
+        },
         layout.threshold
     );
     println!("{name}");
-    println!("  write        {}", phase(&db, bytes, || write_all(&files, inode, bytes))?);
-    println!("  read         {}", phase(&db, bytes, || read_all(&files, inode, bytes))?);
+    println!(
+        "  write        {}",
+        phase(&db, bytes, || write_all(&files, inode, bytes))?
+    );
+    println!(
+        "  read         {}",
+        phase(&db, bytes, || read_all(&files, inode, bytes))?
+    );
     println!(
         "  overwrite 4K {}",
-        phase(&db, overwrites * 4096, || overwrite(&files, inode, bytes, overwrites))?
+        phase(&db, overwrites * 4096, || overwrite(
+            &files, inode, bytes, overwrites
+        ))?
     );
-    println!("  read again   {}", phase(&db, bytes, || read_all(&files, inode, bytes))?);
-    println!("  small write  {}", phase(&db, small_sum, || write_small(&files, small))?);
-    println!("  small read   {}", phase(&db, small_sum, || read_small(&files, small))?);
+    println!(
+        "  read again   {}",
+        phase(&db, bytes, || read_all(&files, inode, bytes))?
+    );
+    println!(
+        "  small write  {}",
+        phase(&db, small_sum, || write_small(&files, small))?
+    );
+    println!(
+        "  small read   {}",
+        phase(&db, small_sum, || read_small(&files, small))?
+    );
     let space = db.stats().space;
-    println!("  space        {:5.1} MiB", space.occupied_bytes as f64 / MIB as f64);
+    println!(
+        "  space        {:5.1} MiB",
+        space.occupied_bytes as f64 / MIB as f64
+    );
     println!(
         "  small remove {}",
         phase(&db, small_sum, || Ok(files.remove_all(b"/small")?))?
@@ -166,7 +190,9 @@ fn measure(layout: &MeasuredLayout, bytes: u64) -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mib = std::env::args().nth(1).map_or(Ok(64), |text| text.parse::<u64>())?;
+    let mib = std::env::args()
+        .nth(1)
+        .map_or(Ok(64), |text| text.parse::<u64>())?;
     let only = std::env::args().nth(2);
     let kib = |bytes: u32| bytes << 10;
     let moved = "levels,samt,k=4,f=3,scan=8,values=moved";

@@ -55,7 +55,9 @@ fn node(kind: FileKind) -> NewNode<'static> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let count = std::env::args().nth(1).map_or(Ok(20_000), |text| text.parse::<u64>())?;
+    let count = std::env::args()
+        .nth(1)
+        .map_or(Ok(20_000), |text| text.parse::<u64>())?;
     let place = tempfile::tempdir()?;
     let db = Options::new().memory(64 << 20).open(place.path().join("store"))?;
     let files = Files::open(&db, "measured")?;
@@ -73,12 +75,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(())
     })?;
     let inode = |number: u64| inodes[number as usize];
-    each("lookup", count, |number| files.lookup(root, &name(number)).map(drop))?;
-    each("lookup, absent", count, |number| {
-        files.lookup(root, &name(number + count)).map_or(Ok(()), |_| Ok(()))
+    each("lookup", count, |number| {
+        files.lookup(root, &name(number)).map(drop)
     })?;
-    each("attributes", count, |number| files.attributes(inode(number)).map(drop))?;
-    each("attributes of directory", count, |_| files.attributes(root).map(drop))?;
+    each("lookup, absent", count, |number| {
+        files
+            .lookup(root, &name(number + count))
+            .map_or(Ok(()), |_| Ok(()))
+    })?;
+    each("attributes", count, |number| {
+        files.attributes(inode(number)).map(drop)
+    })?;
+    each("attributes of directory", count, |_| {
+        files.attributes(root).map(drop)
+    })?;
     let change = AttributeChange {
         mode: Some(0o600),
         ..AttributeChange::default()
@@ -103,7 +113,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         files.read(inode(number), 0, 131_072).map(drop)
     })?;
     let log = inode(count - 1);
-    each("append 100", count, |_| files.write(log, WritePosition::End, &[7; 100]).map(drop))?;
+    each("append 100", count, |_| {
+        files.write(log, WritePosition::End, &[7; 100]).map(drop)
+    })?;
     each("overwrite 100", count, |number| {
         files
             .write(log, WritePosition::At(number * 100), &[8; 100])
@@ -128,8 +140,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         files.unlink(root, format!("moved-{number}").as_bytes())
     })?;
     each("create directory", count, |number| {
-        files.create(root, &name(number), &node(FileKind::Directory)).map(drop)
+        files
+            .create(root, &name(number), &node(FileKind::Directory))
+            .map(drop)
     })?;
-    each("remove directory", count, |number| files.remove_directory(root, &name(number)))?;
+    each("remove directory", count, |number| {
+        files.remove_directory(root, &name(number))
+    })?;
     Ok(())
 }

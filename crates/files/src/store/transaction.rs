@@ -154,11 +154,7 @@ impl FilesTransaction {
     }
 
     fn release_inode(&self, inode: Inode) -> Result<()> {
-        self.with(|parts| {
-            parts
-                .state
-                .release(&self.store, &mut parts.transaction, inode)
-        })
+        self.with(|parts| parts.state.release(&self.store, &mut parts.transaction, inode))
     }
 
     fn sync_store(&self) -> Result<()> {

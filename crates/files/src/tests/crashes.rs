@@ -41,7 +41,13 @@ fn describe(files: &dyn FileSystem) -> Description {
             let value = files.extended_attribute(inode, &name).unwrap();
             (name, value)
         });
-        let described = (inode, attributes.kind, attributes.mode, contents, extended.collect());
+        let described = (
+            inode,
+            attributes.kind,
+            attributes.mode,
+            contents,
+            extended.collect(),
+        );
         if attributes.kind == FileKind::Directory {
             for entry in files.read_directory(inode, None, 1000).unwrap() {
                 open.push(([&path[..], b"/", &entry.name].concat(), entry.inode));
@@ -229,7 +235,11 @@ impl CrashRun {
         let (db, files) = open(image, self.seed);
         let found = describe(&files);
         // What was acknowledged survives the end of the process.
-        let from = if survival == CrashSurvival::Process { completed } else { 0 };
+        let from = if survival == CrashSurvival::Process {
+            completed
+        } else {
+            0
+        };
         let legal = self.states[from..].iter().position(|state| *state == found);
         let Some(legal) = legal else {
             let paths = |state: &Description| state.keys().cloned().collect::<Vec<_>>();
@@ -245,7 +255,9 @@ impl CrashRun {
         let report = files.check().unwrap();
         assert!(report.is_whole(), "seed {}, {survival:?}: {report}", self.seed);
         assert_eq!(report.orphans, 0, "the opening removes orphans");
-        let used = files.create(Inode::ROOT, b"new", &super::node(FileKind::Regular)).unwrap();
+        let used = files
+            .create(Inode::ROOT, b"new", &super::node(FileKind::Regular))
+            .unwrap();
         assert!(
             found.values().all(|(inode, ..)| *inode != used.inode),
             "an inode number is used twice"

@@ -5,6 +5,8 @@ mod generate;
 mod model;
 mod operations;
 mod reference;
+mod transactions;
+mod views;
 
 use crate::{
     AttributeChange, Attributes, ErrorKind, FileKind, FileSystem, Files, FilesOptions, Inode, NewNode,

@@ -289,5 +289,8 @@ fn files_are_as_a_simple_model_says() {
         conflicts += run.conflicts;
         commits += run.commits;
     }
-    assert!(conflicts > 5 && commits > 20, "{conflicts} conflicts, {commits} commits");
+    assert!(
+        conflicts > 5 && commits > 20,
+        "{conflicts} conflicts, {commits} commits"
+    );
 }

@@ -1,8 +1,8 @@
 //! A file system in plain collections, with which tests compare.
 
 use crate::{
-    AllocateMode, AttributeChange, ErrorKind, FileKind, FileSystem, Inode, NewNode, RenameMode, SeekTarget, SetMode,
-    WritePosition,
+    AllocateMode, AttributeChange, ErrorKind, FileKind, FileSystem, Inode, NewNode, RenameMode, SeekTarget,
+    SetMode, WritePosition,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,12 +55,20 @@ pub(super) fn perform(files: &dyn FileSystem, operation: &Operation) -> Outcome 
         user: 1,
         group: 2,
         device: 0,
-        target: if kind == FileKind::Symlink { b"elsewhere" } else { b"" },
+        target: if kind == FileKind::Symlink {
+            b"elsewhere"
+        } else {
+            b""
+        },
     };
-    let shown = |attributes: crate::Attributes| Outcome::Attributes(attributes.kind, attributes.size, attributes.mode);
+    let shown = |attributes: crate::Attributes| {
+        Outcome::Attributes(attributes.kind, attributes.size, attributes.mode)
+    };
     let change = AttributeChange::default();
     let result = match operation {
-        Op::Lookup(parent, name) => files.lookup(*parent, name).map(|found| Outcome::Inode(found.inode)),
+        Op::Lookup(parent, name) => files
+            .lookup(*parent, name)
+            .map(|found| Outcome::Inode(found.inode)),
         Op::Attributes(inode) => files.attributes(*inode).map(shown),
         Op::Parent(inode) => files.parent(*inode).map(Outcome::Inode),
         Op::Resize(inode, size) => {
@@ -101,9 +109,9 @@ pub(super) fn perform(files: &dyn FileSystem, operation: &Operation) -> Outcome 
         Op::Copy(from, from_offset, to, to_offset, length) => files
             .copy_range(*from, *from_offset, *to, *to_offset, *length)
             .map(Outcome::Number),
-        Op::List(inode) => files.read_directory(*inode, None, 1000).map(|entries| {
-            Outcome::Names(entries.into_iter().map(|entry| entry.name).collect())
-        }),
+        Op::List(inode) => files
+            .read_directory(*inode, None, 1000)
+            .map(|entries| Outcome::Names(entries.into_iter().map(|entry| entry.name).collect())),
         Op::GetExtended(inode, name) => files.extended_attribute(*inode, name).map(Outcome::Bytes),
         Op::SetExtended(inode, name, value, mode) => files
             .set_extended_attribute(*inode, name, value, *mode)
@@ -130,12 +138,17 @@ fn seek(files: &dyn FileSystem, inode: Inode, offset: u64, target: SeekTarget) -
         }
         (found, SeekTarget::Data) => {
             let until = found.unwrap_or(size);
-            let skipped = files.read(inode, offset, until.saturating_sub(offset) as usize).unwrap();
+            let skipped = files
+                .read(inode, offset, until.saturating_sub(offset) as usize)
+                .unwrap();
             assert!(skipped.iter().all(|&byte| byte == 0), "data stands in a hole");
             Outcome::Done
         }
         (Ok(found), SeekTarget::Hole) => {
-            assert!((offset..=size).contains(&found), "a hole at {found} after {offset}");
+            assert!(
+                (offset..=size).contains(&found),
+                "a hole at {found} after {offset}"
+            );
             Outcome::Done
         }
     }
@@ -366,7 +379,11 @@ impl ReferenceFiles {
                     return Err(ErrorKind::InvalidArgument);
                 }
                 if length > 0 {
-                    overwrite(&mut self.node_mut(*to).contents, *to_offset as usize, &source[start..end]);
+                    overwrite(
+                        &mut self.node_mut(*to).contents,
+                        *to_offset as usize,
+                        &source[start..end],
+                    );
                 }
                 Ok(Outcome::Number(length))
             }
@@ -400,7 +417,10 @@ impl ReferenceFiles {
         let Outcome::Inode(inode) = *actual else {
             panic!("a creation must succeed, and returned {actual:?}");
         };
-        assert!(self.nodes.insert(inode, node).is_none(), "{inode:?} is used twice");
+        assert!(
+            self.nodes.insert(inode, node).is_none(),
+            "{inode:?} is used twice"
+        );
         if let Some(created) = &mut self.view.created {
             created.insert(inode);
         }
@@ -448,7 +468,9 @@ impl ReferenceFiles {
                 match kinds {
                     [true, false] => return Err(ErrorKind::NotADirectory),
                     [false, true] => return Err(ErrorKind::IsADirectory),
-                    [true, true] if !self.nodes[&other].entries.is_empty() => return Err(ErrorKind::NotEmpty),
+                    [true, true] if !self.nodes[&other].entries.is_empty() => {
+                        return Err(ErrorKind::NotEmpty);
+                    }
                     _ => self.drop_name(other),
                 }
             }
@@ -519,7 +541,11 @@ impl ReferenceFiles {
             let attributes = files
                 .attributes(inode)
                 .unwrap_or_else(|error| panic!("{inode:?} {node:?}: {error}"));
-            assert_eq!((attributes.kind, attributes.mode), (node.kind, node.mode), "{inode:?}");
+            assert_eq!(
+                (attributes.kind, attributes.mode),
+                (node.kind, node.mode),
+                "{inode:?}"
+            );
             let below = node.entries.values().map(|inode| self.nodes[inode].kind);
             let links = match node.kind {
                 FileKind::Directory if node.links > 0 => {
