@@ -10,6 +10,9 @@ mod in_snapshot;
 mod in_transaction;
 mod keyspaces;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use in_snapshot::SnapshotRecords;
 pub(crate) use in_transaction::TransactionRecords;
 pub(crate) use keyspaces::{FileKeyspaces, KEYSPACE_PREFIX, keyspace_name};

@@ -1,6 +1,7 @@
 //! Tests of file systems in stores.
 
 mod crashes;
+mod damage;
 mod generate;
 mod model;
 mod operations;
