@@ -198,6 +198,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let moved = "levels,samt,k=4,f=3,scan=8,values=moved";
     let layouts = [
         (4, "", None),
+        (8, "", None),
         (4, "", Some(kib(16))),
         (4, moved, None),
         (16, "", None),

@@ -43,6 +43,10 @@ fn each(
     Ok(())
 }
 
+fn name(number: u64) -> Vec<u8> {
+    format!("file-{number}").into_bytes()
+}
+
 fn node(kind: FileKind) -> NewNode<'static> {
     NewNode {
         kind,
@@ -62,7 +66,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let db = Options::new().memory(64 << 20).open(place.path().join("store"))?;
     let files = Files::open(&db, "measured")?;
     let root = Inode::ROOT;
-    let name = |number: u64| format!("file-{number}").into_bytes();
     let mut inodes = Vec::new();
     each("snapshot", count, |_| {
         drop(db.snapshot());
@@ -89,6 +92,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     each("attributes of directory", count, |_| {
         files.attributes(root).map(drop)
     })?;
+    measure_attributes(&files, count, &inodes)?;
+    measure_contents(&files, count, &inodes)?;
+    measure_names(&files, count, &inodes)
+}
+
+fn measure_attributes(files: &Files, count: u64, inodes: &[Inode]) -> Result<(), Box<dyn Error>> {
+    let inode = |number: u64| inodes[number as usize];
     let change = AttributeChange {
         mode: Some(0o600),
         ..AttributeChange::default()
@@ -100,6 +110,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         files.hold(inode(number))?;
         files.release(inode(number))
     })?;
+    Ok(())
+}
+
+fn measure_contents(files: &Files, count: u64, inodes: &[Inode]) -> Result<(), Box<dyn Error>> {
+    let inode = |number: u64| inodes[number as usize];
     for length in [1000, 4096, 16_384, 131_072] {
         let data = vec![7; length];
         each(&format!("write {length}"), count / 10, |number| {
@@ -121,6 +136,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             .write(log, WritePosition::At(number * 100), &[8; 100])
             .map(drop)
     })?;
+    Ok(())
+}
+
+fn measure_names(files: &Files, count: u64, inodes: &[Inode]) -> Result<(), Box<dyn Error>> {
+    let (inode, root) = (|number: u64| inodes[number as usize], Inode::ROOT);
     each("read_directory 1000", count / 1000, |_| {
         files.read_directory(root, None, 1000).map(drop)
     })?;

@@ -27,7 +27,7 @@ pub struct FilesReport {
     pub blocks: u64,
     /// Sum of the sizes of regular files, in bytes.
     pub bytes: u64,
-    /// Number of inodes without names, which are removed once nobody holds them.
+    /// Number of inodes without names, which are removed once no view holds them.
     pub orphans: u64,
     /// What is wrong, one sentence each, at most 1,000.
     pub findings: Vec<String>,

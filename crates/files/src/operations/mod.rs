@@ -53,6 +53,8 @@ pub(crate) trait OperationContext {
     fn next_inode(&self) -> Result<Inode>;
     /// Returns whether an inode whose last name is removed must be kept as an orphan.
     fn must_keep(&self, inode: Inode) -> bool;
+    /// Returns whether a change of a directory's names is noted in its times.
+    fn notes_change(&self, directory: Inode) -> bool;
 }
 
 /// What operations have changed.
@@ -247,6 +249,10 @@ impl<'o> FileWriter<'o> {
 
     /// Notes that the names of a directory have changed.
     fn touch_directory(&self, directory: Inode) -> Result<()> {
+        self.changes.borrow_mut().inodes.push(directory);
+        if !self.context.notes_change(directory) {
+            return Ok(());
+        }
         self.note_time(directory, format::MODIFIED)?;
         self.note_time(directory, format::CHANGED)
     }

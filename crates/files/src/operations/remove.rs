@@ -54,7 +54,7 @@ impl FileWriter<'_> {
     }
 
     /// Takes one name from an inode that is no directory, and removes the inode if that was its
-    /// last name and nobody holds it.
+    /// last name and no view holds it.
     pub(super) fn drop_name(&self, inode: Inode) -> Result<()> {
         let mut record = self.reader().load(inode, ReadDependence::Update)?;
         record.links = record.links.saturating_sub(1);

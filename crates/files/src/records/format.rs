@@ -8,7 +8,7 @@
 //! ENDING      KEY                                      VALUE
 //! names       I of the directory, then the name        the entry
 //! inodes      I                                        the inode
-//! blocks      I, number of the block (8 bytes)         contents; zeros follow to the end of the block (append)
+//! blocks      I, number of the block (8 bytes)         contents, then zeros to the block's end (append)
 //! counts      I of a directory                         number of its subdirectories, 64 bits, signed (add)
 //! times       I of a directory, then what happened     the time, for comparison of bytes (maximum)
 //!             last: 1 a change of names, 2 a change of
@@ -17,7 +17,7 @@
 //! system      'h'                                      the header
 //!             'n'                                      the first inode number that was not handed out (8 bytes)
 //!             'g'                                      number of openings of the file system (8 bytes)
-//!             'o', I of an inode without names         1 if its last name was removed, 2 if it was created without one
+//!             'o', I of an inode without names         1: its last name was removed, 2: created without
 //!             'p', I of a directory                    I of the directory that contains it, then its name
 //! ```
 //!
@@ -36,7 +36,8 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     8  the inode to which the name refers
-//!      8     1  its kind: 1 regular, 2 directory, 3 symbolic link, 4 pipe, 5 socket, 6 block device, 7 character device
+//!      8     1  its kind: 1 regular, 2 directory, 3 symbolic link, 4 pipe, 5 socket, 6 block device,
+//!               7 character device
 //! ```
 //!
 //! An inode. A time is seconds since 1970 (8 bytes, signed) and nanoseconds (4 bytes):

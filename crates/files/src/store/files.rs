@@ -151,7 +151,7 @@ impl Files {
     /// effect with the transaction's commit, together with its writes to other keyspaces.
     ///
     /// After the commit, pass [`JoinedFiles::finish`]'s result to [`Files::announce`]: it tells
-    /// other views of the changes and removes what nobody needs any more.
+    /// other views of the changes and removes inodes that have lost their last names.
     ///
     /// ```
     /// use alluvium_files::{FilePaths, Files};

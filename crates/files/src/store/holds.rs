@@ -43,7 +43,7 @@ impl HoldTable {
         }
     }
 
-    /// Takes back holds. Returns whether the inode is now an orphan that nobody holds.
+    /// Takes back holds. Returns whether the inode is now an orphan that no view holds.
     pub(super) fn release(&self, inode: Inode, count: u64) -> bool {
         let mut held = self.held.lock();
         let Some(hold) = held.get_mut(&inode) else {

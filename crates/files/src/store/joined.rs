@@ -56,6 +56,10 @@ impl OperationContext for JoinedContext<'_> {
     fn must_keep(&self, inode: Inode) -> bool {
         !self.state.created.contains(&inode) || self.state.holds.contains_key(&inode)
     }
+
+    fn notes_change(&self, _directory: Inode) -> bool {
+        true
+    }
 }
 
 impl TransactionState {
@@ -122,7 +126,7 @@ impl TransactionState {
         *self.shared_holds.entry(inode).or_default() += 1;
     }
 
-    /// Holds an inode that was just created, which nobody else can see.
+    /// Holds an inode that was just created, which no other view can see.
     pub(super) fn hold_created(&mut self, store: &FileStore, inode: Inode) {
         store.holds.hold(inode);
         self.count_hold(inode);

@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //!
-//! - **S1** While an inode's last name is removed, the inode is locked exclusively, and while a hold
-//!   begins, it is locked at least shared. A held inode therefore stays as an orphan.
+//! - **S1** While an inode's last name is removed, the inode is locked exclusively, and while a
+//!   hold begins, it is locked at least shared. A held inode therefore stays as an orphan.
 //! - **S2** An inode number is used only after the commit that reserved it.
 //! - **S3** Listeners are told of a change after its commit is visible.
 
@@ -22,6 +22,7 @@ mod open;
 mod options;
 mod shared;
 mod snapshot;
+mod ticks;
 mod transaction;
 mod view;
 

@@ -12,11 +12,11 @@ use crate::types::Inode;
 use alluvium::{Db, Durability, TransactionOptions};
 use parking_lot::Mutex;
 
-/// Number of inode numbers that one commit reserves.
+/// Number of inode numbers that a commit reserves.
 /// Tuning: `1024` since 2026-11-29.
 const RESERVED_AT_ONCE: u64 = 1024;
 
-/// The first number after that of the root.
+/// The first number after the root's. Not a tuning parameter.
 const FIRST: u64 = Inode::ROOT.0 + 1;
 
 /// Hands out inode numbers.

@@ -5,6 +5,7 @@ use super::listeners::ListenerList;
 use super::numbers::{self, InodeNumbers};
 use super::options::FilesOptions;
 use super::shared::{FileStore, STRIPES};
+use super::ticks::DirectoryTicks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::{FileLayout, damaged};
 use crate::records::format::{self, HeaderRecord, InodeRecord};
@@ -72,6 +73,7 @@ fn open_store(db: &Db, name: &str, options: &FilesOptions) -> Result<FileStore> 
         holds: HoldTable::default(),
         listeners: ListenerList::default(),
         locks: LockTable::new(STRIPES),
+        ticks: DirectoryTicks::default(),
         leftover: Mutex::default(),
     })
 }

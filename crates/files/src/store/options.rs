@@ -18,7 +18,7 @@ const BLOCK_BYTES: u32 = 16 << 10;
 const INLINE_BYTES: u32 = 2 << 10;
 
 /// Longest values that stand in the leaves of inodes. An inode with contents, or with the target of
-/// a symbolic link, is not longer.
+/// a symbolic link, is not longer. Not a tuning parameter.
 const INODE_VALUE_BYTES: u32 = 8 << 10;
 
 /// Returns the current time.

@@ -5,6 +5,7 @@ use super::holds::HoldTable;
 use super::listeners::{ChangeSummary, ListenerList};
 use super::numbers::InodeNumbers;
 use super::options::FileClock;
+use super::ticks::DirectoryTicks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::{ChangeLog, FileLayout, FileReader, FileWriter, OperationContext};
 use crate::records::{FileKeyspaces, SnapshotRecords, TransactionRecords};
@@ -20,16 +21,19 @@ use std::time::Duration;
 pub(super) const STRIPES: usize = 4096;
 
 /// Most memory of the writes of a single operation, in bytes. A larger one spills to disk.
+/// Tuning: `4 << 20` since 2026-11-29.
 const OPERATION_MEMORY: usize = 4 << 20;
 
-/// Attempts of a single operation that conflicts, until its error is returned.
+/// Attempts of a single operation that conflicts, until its error is returned. Not a tuning
+/// parameter.
 const MOST_TRIES: u32 = 1000;
 
-/// Namespaces of the lock table.
+/// Namespace of inodes in the lock table. Not a tuning parameter.
 const INODE_LOCKS: u64 = 0;
+/// Namespace of names in the lock table. Not a tuning parameter.
 const NAME_LOCKS: u64 = 1;
 
-/// Number of bytes for which `statfs` promises another inode.
+/// Number of bytes for which `statfs` promises another inode. Not a tuning parameter.
 const BYTES_PER_INODE: u64 = 512;
 
 /// An open file system.
@@ -44,7 +48,8 @@ pub(crate) struct FileStore {
     pub(super) holds: HoldTable,
     pub(super) listeners: ListenerList,
     pub(super) locks: LockTable,
-    /// Orphans that nobody holds and whose removal has failed.
+    pub(super) ticks: DirectoryTicks,
+    /// Orphans that no view holds and whose removal has failed.
     pub(super) leftover: Mutex<Vec<Inode>>,
 }
 
@@ -102,10 +107,14 @@ impl OperationContext for SingleContext<'_> {
         self.removed.borrow_mut().push(inode);
         self.store.holds.is_held(inode)
     }
+
+    fn notes_change(&self, directory: Inode) -> bool {
+        self.store.ticks.admit(directory, self.now)
+    }
 }
 
 /// The outcome of one attempt of a change.
-enum Attempt<T> {
+enum ChangeAttempt<T> {
     Done(T, ChangeLog),
     /// The attempt must be repeated with these inodes locked.
     NeedsLocks(Vec<Inode>),
@@ -172,13 +181,13 @@ impl FileStore {
             let locks = self.lock(inodes.iter().copied(), plan.names, LockMode::Exclusive);
             let attempt = self.attempt(&options, &inodes, &body);
             match attempt {
-                Ok(Attempt::Done(value, changes)) => {
+                Ok(ChangeAttempt::Done(value, changes)) => {
                     self.note_orphans(&changes);
                     drop(locks);
                     self.listeners.announce_log(view, changes);
                     return Ok(value);
                 }
-                Ok(Attempt::NeedsLocks(more)) => inodes.extend(more),
+                Ok(ChangeAttempt::NeedsLocks(more)) => inodes.extend(more),
                 Err(error) if is_retried(&error) && tries < MOST_TRIES => {
                     drop(locks);
                     tries += 1;
@@ -194,7 +203,7 @@ impl FileStore {
         options: &TransactionOptions,
         locked: &[Inode],
         body: impl Fn(&FileWriter<'_>) -> Result<T>,
-    ) -> Result<Attempt<T>> {
+    ) -> Result<ChangeAttempt<T>> {
         let context = SingleContext {
             store: self,
             now: (self.clock)(),
@@ -206,10 +215,10 @@ impl FileStore {
         let unlocked = removed.into_iter().filter(|inode| !locked.contains(inode));
         let unlocked: Vec<Inode> = unlocked.collect();
         if !unlocked.is_empty() {
-            return Ok(Attempt::NeedsLocks(unlocked));
+            return Ok(ChangeAttempt::NeedsLocks(unlocked));
         }
         transaction.commit()?;
-        Ok(Attempt::Done(value, changes))
+        Ok(ChangeAttempt::Done(value, changes))
     }
 
     /// Notes which held inodes have become orphans, while they are locked.
@@ -230,7 +239,7 @@ impl FileStore {
         Ok(())
     }
 
-    /// Takes back holds, and removes the inode if it is an orphan that nobody holds any more.
+    /// Takes back holds, and removes the inode if it is an orphan that no view holds any more.
     pub(super) fn release(&self, view: u64, inode: Inode, count: u64) -> Result<()> {
         match self.holds.release(inode, count) {
             true => self.reclaim(view, &[inode]),
@@ -238,8 +247,8 @@ impl FileStore {
         }
     }
 
-    /// Removes orphans that nobody holds, and those whose removal has failed before. The removal of
-    /// what cannot be removed now is tried again later.
+    /// Removes orphans that no view holds, and those whose removal has failed before. A removal that
+    /// fails now is tried again later.
     pub(super) fn reclaim(&self, view: u64, orphans: &[Inode]) -> Result<()> {
         let mut all = std::mem::take(&mut *self.leftover.lock());
         all.extend_from_slice(orphans);
@@ -293,7 +302,7 @@ impl FileStore {
     }
 }
 
-/// Number of orphans that one commit removes.
+/// Number of orphans that a commit removes.
 /// Tuning: `64` since 2026-11-29.
 const RECLAIMED_AT_ONCE: usize = 64;
 

@@ -2,7 +2,7 @@
 //! was not yet durable or the last durable one, whole, and never a part of an operation.
 
 use super::generate::operation;
-use super::reference::{Operation, Outcome, ReferenceFiles, ViewState, perform};
+use super::reference::{FileOperation, OperationOutcome, ReferenceFiles, ViewState, perform};
 use super::stepping_options;
 use crate::{ErrorKind, FileKind, FileSystem, Files, Inode};
 use alluvium::simulation::{DirectoryOpener, StoreScale};
@@ -21,13 +21,13 @@ const POINTS: u64 = 2500;
 const STEPS: u32 = 250;
 
 /// A file or directory as a crash test compares it.
-type Described = (Inode, FileKind, u32, Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>);
+type DescribedFile = (Inode, FileKind, u32, Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>);
 
 /// All files and directories, by their paths.
-type Description = BTreeMap<Vec<u8>, Described>;
+type TreeDescription = BTreeMap<Vec<u8>, DescribedFile>;
 
-fn describe(files: &dyn FileSystem) -> Description {
-    let mut found = Description::new();
+fn describe(files: &dyn FileSystem) -> TreeDescription {
+    let mut found = TreeDescription::new();
     let mut open = vec![(Vec::new(), Inode::ROOT)];
     while let Some((path, inode)) = open.pop() {
         let attributes = files.attributes(inode).unwrap();
@@ -58,8 +58,8 @@ fn describe(files: &dyn FileSystem) -> Description {
     found
 }
 
-fn describe_reference(files: &ReferenceFiles) -> Description {
-    let mut found = Description::new();
+fn describe_reference(files: &ReferenceFiles) -> TreeDescription {
+    let mut found = TreeDescription::new();
     let mut open = vec![(Vec::new(), Inode::ROOT)];
     while let Some((path, inode)) = open.pop() {
         let node = &files.nodes[&inode];
@@ -94,7 +94,7 @@ struct CrashRun {
     files: Files,
     reference: ReferenceFiles,
     /// States that a crash may leave: the last durable one and those after it.
-    states: Vec<Description>,
+    states: Vec<TreeDescription>,
     judged: u64,
     distinct: BTreeSet<usize>,
 }
@@ -199,11 +199,11 @@ impl CrashRun {
         );
         for _ in 0..self.random.u8(1..25) {
             let operation = operation(&mut self.random, &reference);
-            if matches!(operation, Operation::Hold(_) | Operation::Release(_)) {
+            if matches!(operation, FileOperation::Hold(_) | FileOperation::Release(_)) {
                 continue;
             }
             let actual = perform(&transaction, &operation);
-            assert_ne!(actual, Outcome::Fails(ErrorKind::Conflict));
+            assert_ne!(actual, OperationOutcome::Fails(ErrorKind::Conflict));
             assert_eq!(reference.perform(&operation, &actual), actual, "{operation:?}");
         }
         if self.random.u8(..4) == 0 {
@@ -242,7 +242,7 @@ impl CrashRun {
         };
         let legal = self.states[from..].iter().position(|state| *state == found);
         let Some(legal) = legal else {
-            let paths = |state: &Description| state.keys().cloned().collect::<Vec<_>>();
+            let paths = |state: &TreeDescription| state.keys().cloned().collect::<Vec<_>>();
             panic!(
                 "seed {}, {survival:?}: the files are of no legal state; paths found {:?}, expected {:?} or one of {} before",
                 self.seed,

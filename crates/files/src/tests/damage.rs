@@ -1,6 +1,6 @@
 //! Records that contradict each other, are damaged, or come from a newer version.
 
-use super::{Place, directory, fails, file};
+use super::{TestPlace, directory, fails, file};
 use crate::records::format::{self, HeaderRecord, InodeRecord};
 use crate::records::{RecordSpace, keyspace_name};
 use crate::{ErrorKind, FileSystem, Files, Inode, SetMode, WritePosition};
@@ -8,15 +8,15 @@ use alluvium::Keyspace;
 
 const ROOT: Inode = Inode::ROOT;
 
-impl Place {
+impl TestPlace {
     fn keyspace(&self, space: RecordSpace) -> Keyspace {
         self.db.existing_keyspace(&keyspace_name("test", space)).unwrap()
     }
 }
 
 /// A file system with something of everything.
-fn filled() -> (Place, [Inode; 3]) {
-    let place = Place::new();
+fn filled() -> (TestPlace, [Inode; 3]) {
+    let place = TestPlace::new();
     let (files, inner) = (&place.files, directory(&place.files, ROOT, b"inner"));
     let (large, small) = (file(files, inner, b"large"), file(files, inner, b"small"));
     files.write(large, WritePosition::At(0), &[1; 3000]).unwrap();
@@ -29,7 +29,7 @@ fn filled() -> (Place, [Inode; 3]) {
 }
 
 /// Changes the record of an inode.
-fn change(place: &Place, inode: Inode, change: impl FnOnce(&mut InodeRecord)) {
+fn change(place: &TestPlace, inode: Inode, change: impl FnOnce(&mut InodeRecord)) {
     let (inodes, key) = (place.keyspace(RecordSpace::Inodes), format::inode_key(inode));
     let mut record = InodeRecord::decode(&inodes.get(key).unwrap().unwrap()).unwrap();
     change(&mut record);
@@ -37,7 +37,7 @@ fn change(place: &Place, inode: Inode, change: impl FnOnce(&mut InodeRecord)) {
 }
 
 /// Verifies that the check finds a contradiction, and says something of the kind.
-fn is_found(says: &str, plant: impl FnOnce(&Place, [Inode; 3])) {
+fn is_found(says: &str, plant: impl FnOnce(&TestPlace, [Inode; 3])) {
     let (place, inodes) = filled();
     plant(&place, inodes);
     let report = place.files.check().unwrap();
@@ -46,8 +46,8 @@ fn is_found(says: &str, plant: impl FnOnce(&Place, [Inode; 3])) {
 }
 
 #[test]
-fn the_check_finds_every_contradiction() {
-    use RecordSpace::{Blocks, Counts, Extended, Inodes, Names, System, Times};
+fn the_check_finds_contradictions_of_names_and_inodes() {
+    use RecordSpace::{Inodes, Names};
     is_found("which does not exist", |place, [_, _, small]| {
         place.keyspace(Inodes).delete(format::inode_key(small)).unwrap();
     });
@@ -90,6 +90,11 @@ fn the_check_finds_every_contradiction() {
             .put(format::name_key(inner, b"small"), entry)
             .unwrap();
     });
+}
+
+#[test]
+fn the_check_finds_contradictions_of_contents() {
+    use RecordSpace::{Blocks, Extended, Inodes};
     is_found("counts 6 blocks, and has 5", |place, [_, large, _]| {
         place
             .keyspace(Blocks)
@@ -101,6 +106,12 @@ fn the_check_finds_every_contradiction() {
     });
     is_found("of its last block are stored", |place, [_, large, _]| {
         change(place, large, |record| record.tail -= 1);
+    });
+    is_found("has an unknown kind", |place, [_, large, _]| {
+        place
+            .keyspace(Inodes)
+            .put(format::inode_key(large), "damaged")
+            .unwrap();
     });
     is_found("block 0 belongs to inode 99", |place, _| {
         place
@@ -114,6 +125,11 @@ fn the_check_finds_every_contradiction() {
             .put(format::name_key(small, b"user.b"), "x")
             .unwrap();
     });
+}
+
+#[test]
+fn the_check_finds_contradictions_of_directories_and_orphans() {
+    use RecordSpace::{Counts, Names, System, Times};
     is_found("counts 2 subdirectories, and has 1", |place, _| {
         place
             .keyspace(Counts)
@@ -167,12 +183,6 @@ fn the_check_finds_every_contradiction() {
             .put(format::NEXT_KEY, format::number(2))
             .unwrap();
     });
-    is_found("has an unknown kind", |place, [_, large, _]| {
-        place
-            .keyspace(Inodes)
-            .put(format::inode_key(large), "damaged")
-            .unwrap();
-    });
 }
 
 #[test]
@@ -199,7 +209,7 @@ fn a_newer_version_is_refused() {
         inline_bytes: 0,
     };
     system.put(format::HEADER_KEY, header.encode()).unwrap();
-    let Place { db, files } = place;
+    let TestPlace { db, files } = place;
     drop(files);
     fails(Files::open(&db, "test"), ErrorKind::NewerVersion);
     system.put(format::HEADER_KEY, "nonsense").unwrap();

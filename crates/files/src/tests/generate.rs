@@ -1,6 +1,6 @@
 //! Random operations.
 
-use super::reference::{Operation, ReferenceFiles};
+use super::reference::{FileOperation, ReferenceFiles};
 use crate::{AllocateMode, FileKind, Inode, RenameMode, SeekTarget, SetMode, WritePosition};
 use fastrand::Rng;
 
@@ -53,24 +53,24 @@ fn data(random: &mut Rng) -> Vec<u8> {
         1 => 512,
         _ => random.usize(..60),
     };
-    vec![random.u8(1..), 0, random.u8(..)].repeat(length.div_ceil(3))[..length].to_vec()
+    [random.u8(1..), 0, random.u8(..)].repeat(length.div_ceil(3))[..length].to_vec()
 }
 
 /// Returns an operation, which may fail.
-pub(super) fn operation(random: &mut Rng, files: &ReferenceFiles) -> Operation {
+pub(super) fn operation(random: &mut Rng, files: &ReferenceFiles) -> FileOperation {
     let directory = inode(random, files, FileKind::Directory);
     let file = inode(random, files, FileKind::Regular);
     match random.u8(..100) {
-        0..4 => Operation::Lookup(directory, name(random)),
-        4..7 => Operation::Attributes(file),
-        7..9 => Operation::Parent(directory),
-        9..14 => Operation::Resize(file, offset(random)),
-        14..17 => Operation::SetMode([file, directory][random.usize(..2)], random.u32(..0o2000)),
-        17..32 => Operation::Create(directory, name(random), kind(random)),
-        32..34 => Operation::CreateUnnamed(directory),
-        34..39 => Operation::Link(file, directory, name(random)),
-        39..46 => Operation::Unlink(directory, name(random)),
-        46..50 => Operation::RemoveDirectory(directory, name(random)),
+        0..4 => FileOperation::Lookup(directory, name(random)),
+        4..7 => FileOperation::Attributes(file),
+        7..9 => FileOperation::Parent(directory),
+        9..14 => FileOperation::Resize(file, offset(random)),
+        14..17 => FileOperation::SetMode([file, directory][random.usize(..2)], random.u32(..0o2000)),
+        17..32 => FileOperation::Create(directory, name(random), kind(random)),
+        32..34 => FileOperation::CreateUnnamed(directory),
+        34..39 => FileOperation::Link(file, directory, name(random)),
+        39..46 => FileOperation::Unlink(directory, name(random)),
+        46..50 => FileOperation::RemoveDirectory(directory, name(random)),
         50..60 => {
             let to = inode(random, files, FileKind::Directory);
             let modes = [
@@ -80,17 +80,17 @@ pub(super) fn operation(random: &mut Rng, files: &ReferenceFiles) -> Operation {
                 RenameMode::Keep,
             ];
             let mode = modes[random.usize(..4)];
-            Operation::Rename(directory, name(random), to, name(random), mode)
+            FileOperation::Rename(directory, name(random), to, name(random), mode)
         }
-        60..63 => Operation::Hold(file),
-        63..66 => Operation::Release(held(random, files)),
-        66..70 => Operation::Read(file, offset(random), random.usize(..3000)),
+        60..63 => FileOperation::Hold(file),
+        63..66 => FileOperation::Release(held(random, files)),
+        66..70 => FileOperation::Read(file, offset(random), random.usize(..3000)),
         70..78 => {
             let position = match random.u8(..3) {
                 0 => WritePosition::End,
                 _ => WritePosition::At(offset(random)),
             };
-            Operation::Write(file, position, data(random))
+            FileOperation::Write(file, position, data(random))
         }
         78..82 => {
             let modes = [
@@ -100,25 +100,25 @@ pub(super) fn operation(random: &mut Rng, files: &ReferenceFiles) -> Operation {
                 AllocateMode::Zero,
                 AllocateMode::ZeroKeepSize,
             ];
-            Operation::Allocate(file, modes[random.usize(..5)], offset(random), offset(random))
+            FileOperation::Allocate(file, modes[random.usize(..5)], offset(random), offset(random))
         }
         82..85 => {
             let target = [SeekTarget::Data, SeekTarget::Hole][random.usize(..2)];
-            Operation::Seek(file, offset(random), target)
+            FileOperation::Seek(file, offset(random), target)
         }
         85..88 => {
             let to = inode(random, files, FileKind::Regular);
-            Operation::Copy(file, offset(random), to, offset(random), offset(random))
+            FileOperation::Copy(file, offset(random), to, offset(random), offset(random))
         }
-        88..91 => Operation::List(directory),
-        91..93 => Operation::GetExtended(file, attribute(random)),
+        88..91 => FileOperation::List(directory),
+        91..93 => FileOperation::GetExtended(file, attribute(random)),
         93..96 => {
             let mode = [SetMode::Any, SetMode::Create, SetMode::Replace][random.usize(..3)];
             let inode = [file, directory][random.usize(..2)];
-            Operation::SetExtended(inode, attribute(random), data(random), mode)
+            FileOperation::SetExtended(inode, attribute(random), data(random), mode)
         }
-        96..98 => Operation::RemoveExtended(file, attribute(random)),
-        _ => Operation::ListExtended([file, directory][random.usize(..2)]),
+        96..98 => FileOperation::RemoveExtended(file, attribute(random)),
+        _ => FileOperation::ListExtended([file, directory][random.usize(..2)]),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of file systems in stores.
 
+mod contents;
 mod crashes;
 mod damage;
 mod generate;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// A store in memory with a file system whose blocks are small and whose clock steps.
-struct Place {
+struct TestPlace {
     db: Db,
     files: Files,
 }
@@ -35,15 +36,15 @@ fn stepping_options(block_bytes: u32, inline_bytes: u32) -> FilesOptions {
         })
 }
 
-impl Place {
-    fn new() -> Place {
-        Place::with(&stepping_options(512, 100))
+impl TestPlace {
+    fn new() -> TestPlace {
+        TestPlace::with(&stepping_options(512, 100))
     }
 
-    fn with(options: &FilesOptions) -> Place {
+    fn with(options: &FilesOptions) -> TestPlace {
         let db = Options::new().memory(16 << 20).in_memory().unwrap();
         let files = Files::open_with(&db, "test", options).unwrap();
-        Place { db, files }
+        TestPlace { db, files }
     }
 
     /// Ends a test: the file system must be whole.

@@ -1,7 +1,7 @@
 //! Random operations and transactions, compared with a file system in plain collections.
 
 use super::generate::operation;
-use super::reference::{Operation, Outcome, ReferenceFiles, ViewState, perform};
+use super::reference::{FileOperation, OperationOutcome, ReferenceFiles, ViewState, perform};
 use super::stepping_options;
 use crate::{ErrorKind, Files, FilesTransaction, Inode};
 use alluvium::simulation::DirectoryOpener;
@@ -17,7 +17,7 @@ use std::time::Duration;
 struct ModelTransaction {
     transaction: FilesTransaction,
     reference: ReferenceFiles,
-    log: Vec<(Operation, Outcome)>,
+    log: Vec<(FileOperation, OperationOutcome)>,
     /// Whether its reads are isolated from the commits of others.
     is_serializable: bool,
     is_locking: bool,
@@ -71,7 +71,7 @@ impl ModelRun {
     }
 
     fn step_alone(&mut self) {
-        // A single operation waits for the locks of a transaction, which would wait for this thread.
+        // A single operation would wait for the locks of a transaction of this thread.
         if self.open.iter().any(|open| open.is_locking) {
             return;
         }
@@ -143,13 +143,13 @@ impl ModelRun {
         }
         let operation = operation(&mut self.random, &open.reference);
         let actual = perform(&open.transaction, &operation);
-        if actual == Outcome::Fails(ErrorKind::Conflict) {
+        if actual == OperationOutcome::Fails(ErrorKind::Conflict) {
             open.is_lost = true;
             return;
         }
         let expected = open.reference.perform(&operation, &actual);
         assert_eq!(actual, expected, "{operation:?} in a transaction");
-        if let (Operation::Hold(inode), Outcome::Done) = (&operation, &actual) {
+        if let (FileOperation::Hold(inode), OperationOutcome::Done) = (&operation, &actual) {
             *self.reference.other_holds.entry(*inode).or_default() += 1;
         }
         open.log.push((operation, actual));
@@ -183,7 +183,7 @@ impl ModelRun {
             }
         }
         for (operation, actual) in &open.log {
-            if let (Operation::Hold(inode), Outcome::Done) = (operation, actual) {
+            if let (FileOperation::Hold(inode), OperationOutcome::Done) = (operation, actual) {
                 let count = self.reference.other_holds.get_mut(inode).unwrap();
                 *count -= 1;
                 if *count == 0 {
@@ -253,19 +253,19 @@ impl ModelRun {
     }
 }
 
-fn changes(operation: &Operation) -> bool {
+fn changes(operation: &FileOperation) -> bool {
     !matches!(
         operation,
-        Operation::Lookup(..)
-            | Operation::Attributes(..)
-            | Operation::Parent(..)
-            | Operation::Read(..)
-            | Operation::Seek(..)
-            | Operation::List(..)
-            | Operation::GetExtended(..)
-            | Operation::ListExtended(..)
-            | Operation::Hold(..)
-            | Operation::Release(..)
+        FileOperation::Lookup(..)
+            | FileOperation::Attributes(..)
+            | FileOperation::Parent(..)
+            | FileOperation::Read(..)
+            | FileOperation::Seek(..)
+            | FileOperation::List(..)
+            | FileOperation::GetExtended(..)
+            | FileOperation::ListExtended(..)
+            | FileOperation::Hold(..)
+            | FileOperation::Release(..)
     )
 }
 

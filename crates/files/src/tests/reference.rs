@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// An operation, on the inodes of the file system under test.
 #[derive(Clone, Debug)]
-pub(super) enum Operation {
+pub(super) enum FileOperation {
     Lookup(Inode, Vec<u8>),
     Attributes(Inode),
     Parent(Inode),
@@ -36,7 +36,7 @@ pub(super) enum Operation {
 
 /// What an operation has returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum OperationOutcome {
     Done,
     Fails(ErrorKind),
     Inode(Inode),
@@ -47,8 +47,8 @@ pub(super) enum Outcome {
 }
 
 /// Performs an operation on a file system.
-pub(super) fn perform(files: &dyn FileSystem, operation: &Operation) -> Outcome {
-    use Operation as Op;
+pub(super) fn perform(files: &dyn FileSystem, operation: &FileOperation) -> OperationOutcome {
+    use FileOperation as Op;
     let node = |kind| NewNode {
         kind,
         mode: 0o644,
@@ -62,15 +62,15 @@ pub(super) fn perform(files: &dyn FileSystem, operation: &Operation) -> Outcome 
         },
     };
     let shown = |attributes: crate::Attributes| {
-        Outcome::Attributes(attributes.kind, attributes.size, attributes.mode)
+        OperationOutcome::Attributes(attributes.kind, attributes.size, attributes.mode)
     };
     let change = AttributeChange::default();
     let result = match operation {
         Op::Lookup(parent, name) => files
             .lookup(*parent, name)
-            .map(|found| Outcome::Inode(found.inode)),
+            .map(|found| OperationOutcome::Inode(found.inode)),
         Op::Attributes(inode) => files.attributes(*inode).map(shown),
-        Op::Parent(inode) => files.parent(*inode).map(Outcome::Inode),
+        Op::Parent(inode) => files.parent(*inode).map(OperationOutcome::Inode),
         Op::Resize(inode, size) => {
             let change = AttributeChange {
                 size: Some(*size),
@@ -87,54 +87,69 @@ pub(super) fn perform(files: &dyn FileSystem, operation: &Operation) -> Outcome 
         }
         Op::Create(parent, name, kind) => files
             .create(*parent, name, &node(*kind))
-            .map(|found| Outcome::Inode(found.inode)),
+            .map(|found| OperationOutcome::Inode(found.inode)),
         Op::CreateUnnamed(parent) => files
             .create_unnamed(*parent, &node(FileKind::Regular))
-            .map(|found| Outcome::Inode(found.inode)),
+            .map(|found| OperationOutcome::Inode(found.inode)),
         Op::Link(inode, parent, name) => files.link(*inode, *parent, name).map(shown),
-        Op::Unlink(parent, name) => files.unlink(*parent, name).map(|()| Outcome::Done),
-        Op::RemoveDirectory(parent, name) => files.remove_directory(*parent, name).map(|()| Outcome::Done),
+        Op::Unlink(parent, name) => files.unlink(*parent, name).map(|()| OperationOutcome::Done),
+        Op::RemoveDirectory(parent, name) => files
+            .remove_directory(*parent, name)
+            .map(|()| OperationOutcome::Done),
         Op::Rename(parent, name, to, new, mode) => files
             .rename(*parent, name, *to, new, *mode)
-            .map(|()| Outcome::Done),
-        Op::Hold(inode) => files.hold(*inode).map(|()| Outcome::Done),
-        Op::Release(inode) => files.release(*inode).map(|()| Outcome::Done),
-        Op::Read(inode, offset, length) => files.read(*inode, *offset, *length).map(Outcome::Bytes),
-        Op::Write(inode, position, data) => files.write(*inode, *position, data).map(Outcome::Number),
-        Op::Allocate(inode, mode, offset, length) => files
-            .allocate(*inode, *mode, *offset, *length)
-            .map(|()| Outcome::Done),
+            .map(|()| OperationOutcome::Done),
+        Op::Hold(inode) => files.hold(*inode).map(|()| OperationOutcome::Done),
+        Op::Release(inode) => files.release(*inode).map(|()| OperationOutcome::Done),
         // Where holes are depends on the blocks, so they are compared with the contents.
         Op::Seek(inode, offset, target) => return seek(files, *inode, *offset, *target),
+        _ => perform_on_contents(files, operation),
+    };
+    result.unwrap_or_else(|error| OperationOutcome::Fails(error.kind()))
+}
+
+/// Performs an operation on contents, extended attributes or lists.
+fn perform_on_contents(files: &dyn FileSystem, operation: &FileOperation) -> crate::Result<OperationOutcome> {
+    use FileOperation as Op;
+    match operation {
+        Op::Read(inode, offset, length) => files.read(*inode, *offset, *length).map(OperationOutcome::Bytes),
+        Op::Write(inode, position, data) => {
+            files.write(*inode, *position, data).map(OperationOutcome::Number)
+        }
+        Op::Allocate(inode, mode, offset, length) => files
+            .allocate(*inode, *mode, *offset, *length)
+            .map(|()| OperationOutcome::Done),
         Op::Copy(from, from_offset, to, to_offset, length) => files
             .copy_range(*from, *from_offset, *to, *to_offset, *length)
-            .map(Outcome::Number),
+            .map(OperationOutcome::Number),
         Op::List(inode) => files
             .read_directory(*inode, None, 1000)
-            .map(|entries| Outcome::Names(entries.into_iter().map(|entry| entry.name).collect())),
-        Op::GetExtended(inode, name) => files.extended_attribute(*inode, name).map(Outcome::Bytes),
+            .map(|entries| OperationOutcome::Names(entries.into_iter().map(|entry| entry.name).collect())),
+        Op::GetExtended(inode, name) => files
+            .extended_attribute(*inode, name)
+            .map(OperationOutcome::Bytes),
         Op::SetExtended(inode, name, value, mode) => files
             .set_extended_attribute(*inode, name, value, *mode)
-            .map(|()| Outcome::Done),
+            .map(|()| OperationOutcome::Done),
         Op::RemoveExtended(inode, name) => files
             .remove_extended_attribute(*inode, name)
-            .map(|()| Outcome::Done),
-        Op::ListExtended(inode) => files.extended_attributes(*inode).map(Outcome::Names),
-    };
-    result.unwrap_or_else(|error| Outcome::Fails(error.kind()))
+            .map(|()| OperationOutcome::Done),
+        Op::ListExtended(inode) => files.extended_attributes(*inode).map(OperationOutcome::Names),
+        other => unreachable!("{other:?} is not about contents"),
+    }
 }
 
 /// Seeks, and verifies that everything before what was found is of the other kind.
-fn seek(files: &dyn FileSystem, inode: Inode, offset: u64, target: SeekTarget) -> Outcome {
+fn seek(files: &dyn FileSystem, inode: Inode, offset: u64, target: SeekTarget) -> OperationOutcome {
     let size = match files.attributes(inode) {
         Ok(attributes) => attributes.size,
-        Err(error) => return Outcome::Fails(error.kind()),
+        Err(error) => return OperationOutcome::Fails(error.kind()),
     };
     match (files.seek(inode, offset, target), target) {
-        (Err(error), _) if error.kind() != ErrorKind::NoSuchOffset => Outcome::Fails(error.kind()),
+        (Err(error), _) if error.kind() != ErrorKind::NoSuchOffset => OperationOutcome::Fails(error.kind()),
         (Err(error), SeekTarget::Hole) => {
             assert!(offset >= size, "{error}");
-            Outcome::Done
+            OperationOutcome::Done
         }
         (found, SeekTarget::Data) => {
             let until = found.unwrap_or(size);
@@ -142,14 +157,14 @@ fn seek(files: &dyn FileSystem, inode: Inode, offset: u64, target: SeekTarget) -
                 .read(inode, offset, until.saturating_sub(offset) as usize)
                 .unwrap();
             assert!(skipped.iter().all(|&byte| byte == 0), "data stands in a hole");
-            Outcome::Done
+            OperationOutcome::Done
         }
         (Ok(found), SeekTarget::Hole) => {
             assert!(
                 (offset..=size).contains(&found),
                 "a hole at {found} after {offset}"
             );
-            Outcome::Done
+            OperationOutcome::Done
         }
     }
 }
@@ -198,8 +213,13 @@ impl ReferenceFiles {
     }
 
     /// Performs an operation, of which the file system under test has returned `actual`.
-    pub(super) fn perform(&mut self, operation: &Operation, actual: &Outcome) -> Outcome {
-        self.attempt(operation, actual).unwrap_or_else(Outcome::Fails)
+    pub(super) fn perform(
+        &mut self,
+        operation: &FileOperation,
+        actual: &OperationOutcome,
+    ) -> OperationOutcome {
+        self.attempt(operation, actual)
+            .unwrap_or_else(OperationOutcome::Fails)
     }
 
     fn node(&self, inode: Inode) -> Checked<&ReferenceNode> {
@@ -245,23 +265,23 @@ impl ReferenceFiles {
         }
     }
 
-    fn shown(&self, inode: Inode) -> Outcome {
+    fn shown(&self, inode: Inode) -> OperationOutcome {
         let node = &self.nodes[&inode];
-        Outcome::Attributes(node.kind, node.contents.len() as u64, node.mode)
+        OperationOutcome::Attributes(node.kind, node.contents.len() as u64, node.mode)
     }
 
-    fn attempt(&mut self, operation: &Operation, actual: &Outcome) -> Checked<Outcome> {
-        use Operation as Op;
+    fn attempt(&mut self, operation: &FileOperation, actual: &OperationOutcome) -> Checked<OperationOutcome> {
+        use FileOperation as Op;
         match operation {
             Op::Lookup(parent, name) => match self.entry(*parent, name) {
-                Some(inode) => Ok(Outcome::Inode(inode)),
+                Some(inode) => Ok(OperationOutcome::Inode(inode)),
                 None => self.directory(*parent).and(Err(ErrorKind::NotFound)),
             },
             Op::Attributes(inode) => self.node(*inode).map(|_| self.shown(*inode)),
-            Op::Parent(Inode::ROOT) => Ok(Outcome::Inode(Inode::ROOT)),
+            Op::Parent(Inode::ROOT) => Ok(OperationOutcome::Inode(Inode::ROOT)),
             Op::Parent(inode) => match self.directory(*inode)? {
                 node if node.links == 0 => Err(ErrorKind::Stale),
-                node => Ok(Outcome::Inode(node.parent)),
+                node => Ok(OperationOutcome::Inode(node.parent)),
             },
             Op::Resize(inode, size) => {
                 self.file(*inode)?;
@@ -273,6 +293,38 @@ impl ReferenceFiles {
                 self.node_mut(*inode).mode = *mode;
                 Ok(self.shown(*inode))
             }
+            Op::Hold(inode) => {
+                self.node(*inode)?;
+                *self.view.holds.entry(*inode).or_default() += 1;
+                Ok(OperationOutcome::Done)
+            }
+            Op::Release(inode) => {
+                self.release(*inode);
+                Ok(OperationOutcome::Done)
+            }
+            Op::Seek(inode, ..) => self.file(*inode).map(|_| OperationOutcome::Done),
+            Op::List(inode) => {
+                let names = self.directory(*inode)?.entries.keys();
+                Ok(OperationOutcome::Names(names.cloned().collect()))
+            }
+            Op::Create(..)
+            | Op::CreateUnnamed(..)
+            | Op::Link(..)
+            | Op::Unlink(..)
+            | Op::RemoveDirectory(..)
+            | Op::Rename(..) => self.attempt_names(operation, actual),
+            _ => self.attempt_contents(operation),
+        }
+    }
+
+    /// Performs operations that change names.
+    fn attempt_names(
+        &mut self,
+        operation: &FileOperation,
+        actual: &OperationOutcome,
+    ) -> Checked<OperationOutcome> {
+        use FileOperation as Op;
+        match operation {
             Op::Create(parent, name, kind) => {
                 self.living(*parent)?;
                 if self.entry(*parent, name).is_some() {
@@ -282,7 +334,7 @@ impl ReferenceFiles {
                 node.links = 1;
                 let inode = self.add(node, actual);
                 self.node_mut(*parent).entries.insert(name.clone(), inode);
-                Ok(Outcome::Inode(inode))
+                Ok(OperationOutcome::Inode(inode))
             }
             Op::CreateUnnamed(parent) => {
                 self.living(*parent)?;
@@ -290,7 +342,7 @@ impl ReferenceFiles {
                 node.was_unnamed = true;
                 let inode = self.add(node, actual);
                 *self.view.holds.entry(inode).or_default() += 1;
-                Ok(Outcome::Inode(inode))
+                Ok(OperationOutcome::Inode(inode))
             }
             Op::Link(inode, parent, name) => self.link(*inode, *parent, name),
             Op::Unlink(parent, name) => {
@@ -300,7 +352,7 @@ impl ReferenceFiles {
                 }
                 self.node_mut(*parent).entries.remove(name);
                 self.drop_name(inode);
-                Ok(Outcome::Done)
+                Ok(OperationOutcome::Done)
             }
             Op::RemoveDirectory(parent, name) => {
                 let inode = self.existing(*parent, name)?;
@@ -310,36 +362,22 @@ impl ReferenceFiles {
                 }
                 self.node_mut(*parent).entries.remove(name);
                 self.drop_name(inode);
-                Ok(Outcome::Done)
+                Ok(OperationOutcome::Done)
             }
             Op::Rename(parent, name, to, new, mode) => self.rename((*parent, name), (*to, new), *mode),
-            Op::Hold(inode) => {
-                self.node(*inode)?;
-                *self.view.holds.entry(*inode).or_default() += 1;
-                Ok(Outcome::Done)
-            }
-            Op::Release(inode) => {
-                self.release(*inode);
-                Ok(Outcome::Done)
-            }
-            Op::Seek(inode, ..) => self.file(*inode).map(|_| Outcome::Done),
-            Op::List(inode) => {
-                let names = self.directory(*inode)?.entries.keys();
-                Ok(Outcome::Names(names.cloned().collect()))
-            }
-            _ => self.attempt_contents(operation),
+            other => unreachable!("{other:?} is not about names"),
         }
     }
 
     /// Performs operations on contents and extended attributes.
-    fn attempt_contents(&mut self, operation: &Operation) -> Checked<Outcome> {
-        use Operation as Op;
+    fn attempt_contents(&mut self, operation: &FileOperation) -> Checked<OperationOutcome> {
+        use FileOperation as Op;
         match operation {
             Op::Read(inode, offset, length) => {
                 let contents = &self.file(*inode)?.contents;
                 let from = contents.len().min(*offset as usize);
                 let to = contents.len().min(from + length);
-                Ok(Outcome::Bytes(contents[from..to].to_vec()))
+                Ok(OperationOutcome::Bytes(contents[from..to].to_vec()))
             }
             Op::Write(inode, position, data) => {
                 let size = self.file(*inode)?.contents.len();
@@ -350,7 +388,7 @@ impl ReferenceFiles {
                 if !data.is_empty() {
                     overwrite(&mut self.node_mut(*inode).contents, offset, data);
                 }
-                Ok(Outcome::Number(offset as u64))
+                Ok(OperationOutcome::Number(offset as u64))
             }
             Op::Allocate(inode, mode, offset, length) => {
                 self.file(*inode)?;
@@ -367,7 +405,7 @@ impl ReferenceFiles {
                 if is_cleared && from < size {
                     contents[from..to.min(size)].fill(0);
                 }
-                Ok(Outcome::Done)
+                Ok(OperationOutcome::Done)
             }
             Op::Copy(from, from_offset, to, to_offset, length) => {
                 let source = self.file(*from)?.contents.clone();
@@ -385,11 +423,22 @@ impl ReferenceFiles {
                         &source[start..end],
                     );
                 }
-                Ok(Outcome::Number(length))
+                Ok(OperationOutcome::Number(length))
             }
+            _ => self.attempt_extended(operation),
+        }
+    }
+
+    /// Performs operations on extended attributes.
+    fn attempt_extended(&mut self, operation: &FileOperation) -> Checked<OperationOutcome> {
+        use FileOperation as Op;
+        match operation {
             Op::GetExtended(inode, name) => {
                 let value = self.node(*inode)?.extended.get(name);
-                value.cloned().map(Outcome::Bytes).ok_or(ErrorKind::NoAttribute)
+                value
+                    .cloned()
+                    .map(OperationOutcome::Bytes)
+                    .ok_or(ErrorKind::NoAttribute)
             }
             Op::SetExtended(inode, name, value, mode) => {
                 match (mode, self.node(*inode)?.extended.contains_key(name)) {
@@ -398,23 +447,25 @@ impl ReferenceFiles {
                     _ => (),
                 }
                 self.node_mut(*inode).extended.insert(name.clone(), value.clone());
-                Ok(Outcome::Done)
+                Ok(OperationOutcome::Done)
             }
             Op::RemoveExtended(inode, name) => {
                 self.node(*inode)?;
                 let removed = self.node_mut(*inode).extended.remove(name);
-                removed.map(|_| Outcome::Done).ok_or(ErrorKind::NoAttribute)
+                removed
+                    .map(|_| OperationOutcome::Done)
+                    .ok_or(ErrorKind::NoAttribute)
             }
             Op::ListExtended(inode) => {
                 let names = self.node(*inode)?.extended.keys();
-                Ok(Outcome::Names(names.cloned().collect()))
+                Ok(OperationOutcome::Names(names.cloned().collect()))
             }
-            other => unreachable!("{other:?} is not about contents"),
+            other => unreachable!("{other:?} is not about extended attributes"),
         }
     }
 
-    fn add(&mut self, node: ReferenceNode, actual: &Outcome) -> Inode {
-        let Outcome::Inode(inode) = *actual else {
+    fn add(&mut self, node: ReferenceNode, actual: &OperationOutcome) -> Inode {
+        let OperationOutcome::Inode(inode) = *actual else {
             panic!("a creation must succeed, and returned {actual:?}");
         };
         assert!(
@@ -427,7 +478,7 @@ impl ReferenceFiles {
         inode
     }
 
-    fn link(&mut self, inode: Inode, parent: Inode, name: &[u8]) -> Checked<Outcome> {
+    fn link(&mut self, inode: Inode, parent: Inode, name: &[u8]) -> Checked<OperationOutcome> {
         self.living(parent)?;
         let node = self.node(inode)?;
         if node.kind == FileKind::Directory {
@@ -446,7 +497,12 @@ impl ReferenceFiles {
         Ok(self.shown(inode))
     }
 
-    fn rename(&mut self, old: (Inode, &[u8]), new: (Inode, &[u8]), mode: RenameMode) -> Checked<Outcome> {
+    fn rename(
+        &mut self,
+        old: (Inode, &[u8]),
+        new: (Inode, &[u8]),
+        mode: RenameMode,
+    ) -> Checked<OperationOutcome> {
         let moved = self.existing(old.0, old.1)?;
         self.living(new.0)?;
         let replaced = self.entry(new.0, new.1);
@@ -456,7 +512,7 @@ impl ReferenceFiles {
             _ => (),
         }
         if replaced == Some(moved) {
-            return Ok(Outcome::Done);
+            return Ok(OperationOutcome::Done);
         }
         self.no_cycle(moved, new.0)?;
         if let (RenameMode::Exchange, Some(other)) = (mode, replaced) {
@@ -477,7 +533,7 @@ impl ReferenceFiles {
             self.node_mut(old.0).entries.remove(old.1);
         }
         self.place(moved, new);
-        Ok(Outcome::Done)
+        Ok(OperationOutcome::Done)
     }
 
     fn place(&mut self, inode: Inode, (parent, name): (Inode, &[u8])) {

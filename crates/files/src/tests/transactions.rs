@@ -1,6 +1,6 @@
 //! What transactions depend on, and what conflicts.
 
-use super::{Place, attributes, directory, fails, file, names, node, size};
+use super::{TestPlace, attributes, directory, fails, file, names, node, size};
 use crate::{
     AttributeChange, ErrorKind, FileKind, FilePaths, FileSystem, FilesTransaction, Inode, RenameMode, Result,
     TimeChange, Timestamp, WritePosition,
@@ -16,17 +16,17 @@ fn levels() -> [TransactionOptions; 2] {
 }
 
 /// A change in a transaction.
-type Change<'c> = &'c dyn Fn(&FilesTransaction) -> Result<()>;
+type TransactionChange<'c> = &'c dyn Fn(&FilesTransaction) -> Result<()>;
 
 /// Runs two transactions side by side, in both orders of commits and at both levels, each time in a
 /// new file system that `prepare` has filled. Returns the error of the second commit, which must be
 /// the same every time.
 #[track_caller]
-fn side_by_side(prepare: &dyn Fn(&Place), changes: [Change<'_>; 2]) -> Option<Vec<Vec<u8>>> {
+fn side_by_side(prepare: &dyn Fn(&TestPlace), changes: [TransactionChange<'_>; 2]) -> Option<Vec<Vec<u8>>> {
     let mut outcomes = Vec::new();
     for options in levels() {
         for order in [[0, 1], [1, 0]] {
-            let place = Place::new();
+            let place = TestPlace::new();
             prepare(&place);
             let both = changes.map(|change| {
                 let transaction = place.files.begin_with(&options);
@@ -51,17 +51,21 @@ fn side_by_side(prepare: &dyn Fn(&Place), changes: [Change<'_>; 2]) -> Option<Ve
 }
 
 #[track_caller]
-fn conflict(prepare: &dyn Fn(&Place), one: Change<'_>, other: Change<'_>) -> Vec<Vec<u8>> {
+fn conflict(
+    prepare: &dyn Fn(&TestPlace),
+    one: TransactionChange<'_>,
+    other: TransactionChange<'_>,
+) -> Vec<Vec<u8>> {
     side_by_side(prepare, [one, other]).expect("the transactions must conflict")
 }
 
 #[track_caller]
-fn no_conflict(prepare: &dyn Fn(&Place), one: Change<'_>, other: Change<'_>) {
+fn no_conflict(prepare: &dyn Fn(&TestPlace), one: TransactionChange<'_>, other: TransactionChange<'_>) {
     let paths = side_by_side(prepare, [one, other]);
     assert_eq!(paths, None, "the transactions must not conflict");
 }
 
-fn tree(place: &Place) {
+fn tree(place: &TestPlace) {
     place.files.create_directories(b"/a/b", 0o755).unwrap();
     place.files.create_directories(b"/c/d", 0o755).unwrap();
     place.files.write_file(b"/a/file", &[1; 2000], 0o644).unwrap();
@@ -144,7 +148,7 @@ fn removing_a_directory_conflicts_with_a_new_name_in_it() {
 
 #[test]
 fn renames_that_would_make_a_circle_together_conflict() {
-    let two = |place: &Place| {
+    let two = |place: &TestPlace| {
         place.files.create_directories(b"/a", 0o755).unwrap();
         place.files.create_directories(b"/b", 0o755).unwrap();
     };
@@ -187,7 +191,7 @@ fn changes_of_one_file_conflict_and_of_two_do_not() {
 
 #[test]
 fn link_counts_are_right_whoever_commits_first() {
-    let linked = |place: &Place| {
+    let linked = |place: &TestPlace| {
         tree(place);
         let inode = place.files.resolve(b"/a/file").unwrap();
         place.files.link(inode, ROOT, b"second").unwrap();
@@ -211,7 +215,7 @@ fn a_serializable_transaction_depends_on_what_it_has_read() {
             .write_file(b"/count", count.to_string().as_bytes(), 0o644)
             .map(drop)
     };
-    let place = Place::new();
+    let place = TestPlace::new();
     tree(&place);
     for (isolation, is_committed) in [(Isolation::Serializable, false), (Isolation::Snapshot, true)] {
         let options = TransactionOptions::new().isolation(isolation);
@@ -227,7 +231,7 @@ fn a_serializable_transaction_depends_on_what_it_has_read() {
 #[test]
 fn a_single_operation_conflicts_like_a_transaction() {
     for options in levels() {
-        let place = Place::new();
+        let place = TestPlace::new();
         tree(&place);
         let transaction = place.files.begin_with(&options);
         create(&transaction, b"/a/b/1").unwrap();
@@ -261,7 +265,7 @@ fn times_of_a_directory_do_not_conflict() {
 
 #[test]
 fn a_transaction_shows_its_changes_to_itself_only() {
-    let place = Place::new();
+    let place = TestPlace::new();
     tree(&place);
     let transaction = place.files.begin();
     create(&transaction, b"/a/new").unwrap();
@@ -289,7 +293,7 @@ fn a_transaction_shows_its_changes_to_itself_only() {
 
 #[test]
 fn what_others_hold_outlives_a_transaction_that_removes_it() {
-    let place = Place::new();
+    let place = TestPlace::new();
     tree(&place);
     let inode = place.files.resolve(b"/a/file").unwrap();
     place.files.hold(inode).unwrap();
@@ -316,7 +320,7 @@ fn what_others_hold_outlives_a_transaction_that_removes_it() {
 
 #[test]
 fn an_operation_that_fails_leaves_nothing_in_its_transaction() {
-    let place = Place::new();
+    let place = TestPlace::new();
     tree(&place);
     let options = TransactionOptions::new().max_write_bytes(10_000);
     let transaction = place.files.begin_with(&options);
@@ -334,7 +338,7 @@ fn an_operation_that_fails_leaves_nothing_in_its_transaction() {
 
 #[test]
 fn a_transaction_of_the_store_spans_files_and_keys() {
-    let place = Place::new();
+    let place = TestPlace::new();
     let index = place.db.keyspace("index").unwrap();
     for is_committed in [false, true] {
         let mut transaction = place.db.begin();
@@ -366,7 +370,7 @@ fn a_transaction_of_the_store_spans_files_and_keys() {
 
 #[test]
 fn a_locking_transaction_keeps_others_waiting() {
-    let place = Place::new();
+    let place = TestPlace::new();
     tree(&place);
     let options = TransactionOptions::new()
         .concurrency(Concurrency::Locking)
@@ -389,7 +393,7 @@ fn a_locking_transaction_keeps_others_waiting() {
 
 #[test]
 fn a_transaction_larger_than_its_memory_commits_whole() {
-    let place = Place::new();
+    let place = TestPlace::new();
     let inner = directory(&place.files, ROOT, b"inner");
     file(&place.files, inner, b"old");
     let transaction = place

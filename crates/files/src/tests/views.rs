@@ -1,6 +1,6 @@
 //! Several views, snapshots, threads, and full disks.
 
-use super::{Place, attributes, directory, fails, file, names, node, size, stepping_options};
+use super::{TestPlace, attributes, directory, fails, file, names, node, size, stepping_options};
 use crate::{
     AllocateMode, ChangeListener, ErrorKind, FileKind, FilePaths, FileSystem, Files, Inode, RenameMode,
     WritePosition,
@@ -40,7 +40,7 @@ impl HeardChanges {
 
 #[test]
 fn listeners_hear_the_changes_of_other_views_after_their_commits() {
-    let place = Place::new();
+    let place = TestPlace::new();
     let heard = Arc::new(HeardChanges::default());
     place.files.listen(Arc::clone(&heard) as Arc<_>);
     let one = file(&place.files, ROOT, b"own");
@@ -75,7 +75,7 @@ fn listeners_hear_the_changes_of_other_views_after_their_commits() {
 
 #[test]
 fn a_snapshot_stays_as_it_was() {
-    let place = Place::new();
+    let place = TestPlace::new();
     let files = &place.files;
     let one = file(files, ROOT, b"one");
     files.write(one, WritePosition::At(0), &[1; 2000]).unwrap();
@@ -105,7 +105,7 @@ fn a_snapshot_stays_as_it_was() {
 
 #[test]
 fn threads_work_on_one_directory_and_one_file() {
-    let place = Place::new();
+    let place = TestPlace::new();
     let (files, inner) = (&place.files, directory(&place.files, ROOT, b"inner"));
     let log = file(files, ROOT, b"log");
     std::thread::scope(|scope| {

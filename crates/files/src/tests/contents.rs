@@ -1,0 +1,289 @@
+//! Contents, extended attributes and paths.
+
+use super::{TestPlace, attributes, directory, fails, file, names, node, size};
+use crate::{
+    AllocateMode, ErrorKind, FileKind, FilePaths, FileSystem, Inode, LastLink, NewNode, SeekTarget, SetMode,
+    WritePosition,
+};
+
+const ROOT: Inode = Inode::ROOT;
+
+#[test]
+fn contents_are_read_as_written_across_blocks() {
+    let place = TestPlace::new();
+    let files = &place.files;
+    let one = file(files, ROOT, b"file");
+    let data: Vec<u8> = (0..5000u32).map(|number| number as u8 | 1).collect();
+    let mut expected = Vec::new();
+    for (offset, length) in [(0, 50), (40, 70), (100, 900), (2000, 1500), (512, 512), (3499, 2)] {
+        files
+            .write(one, WritePosition::At(offset as u64), &data[..length])
+            .unwrap();
+        expected.resize(expected.len().max(offset + length), 0);
+        expected[offset..offset + length].copy_from_slice(&data[..length]);
+        assert_eq!(files.read(one, 0, 10_000).unwrap(), expected);
+        assert_eq!(attributes(files, one).size, expected.len() as u64);
+        place.verify();
+    }
+    assert_eq!(files.read(one, 700, 300).unwrap(), &expected[700..1000]);
+    assert_eq!(files.read(one, 3501, 1).unwrap(), b"");
+    assert_eq!(files.read(one, u64::MAX, 1).unwrap(), b"");
+}
+
+#[test]
+fn appends_go_to_the_end() {
+    let place = TestPlace::new();
+    let files = &place.files;
+    let one = file(files, ROOT, b"log");
+    let mut expected = Vec::new();
+    for number in 0..200u8 {
+        let line = vec![number; 13];
+        let at = files.write(one, WritePosition::End, &line).unwrap();
+        assert_eq!(at, expected.len() as u64);
+        expected.extend(line);
+    }
+    assert_eq!(files.read(one, 0, 10_000).unwrap(), expected);
+    place.verify();
+}
+
+#[test]
+fn cut_and_extended_files_read_zeros() {
+    let place = TestPlace::new();
+    let files = &place.files;
+    for (from, cut, to) in [
+        (80, 40, 90),
+        (80, 40, 4000),
+        (3000, 700, 3000),
+        (3000, 1024, 1500),
+        (3000, 0, 10),
+    ] {
+        let one = file(files, ROOT, b"file");
+        files.write(one, WritePosition::At(0), &vec![7; from]).unwrap();
+        files.set_attributes(one, &size(cut)).unwrap();
+        place.verify();
+        let after = files.set_attributes(one, &size(to)).unwrap();
+        assert_eq!(after.size, to);
+        let mut expected = vec![7; cut as usize];
+        expected.resize(to as usize, 0);
+        assert_eq!(files.read(one, 0, 10_000).unwrap(), expected, "{from} {cut} {to}");
+        files.write(one, WritePosition::End, b"end").unwrap();
+        expected.extend_from_slice(b"end");
+        assert_eq!(files.read(one, 0, 10_000).unwrap(), expected);
+        place.verify();
+        files.unlink(ROOT, b"file").unwrap();
+        place.verify();
+    }
+}
+
+#[test]
+fn a_file_may_end_anywhere_below_two_to_the_63() {
+    let place = TestPlace::new();
+    let files = &place.files;
+    let one = file(files, ROOT, b"file");
+    let end = i64::MAX as u64;
+    files.write(one, WritePosition::At(end - 3), b"end").unwrap();
+    assert_eq!(attributes(files, one).size, end);
+    assert_eq!(files.read(one, end - 5, 10).unwrap(), b"\0\0end");
+    fails(
+        files.write(one, WritePosition::At(end), b"x"),
+        ErrorKind::TooLarge,
+    );
+    fails(files.write(one, WritePosition::End, b"x"), ErrorKind::TooLarge);
+    fails(
+        files.write(one, WritePosition::At(u64::MAX), b"x"),
+        ErrorKind::TooLarge,
+    );
+    fails(files.set_attributes(one, &size(end + 1)), ErrorKind::TooLarge);
+    assert_eq!(
+        files.seek(one, 0, SeekTarget::Data).unwrap(),
+        (end - 3) / 512 * 512
+    );
+    place.verify();
+    files.set_attributes(one, &size(5)).unwrap();
+    place.verify();
+}
+
+#[test]
+fn holes_are_found_and_punched() {
+    let place = TestPlace::new();
+    let files = &place.files;
+    let one = file(files, ROOT, b"file");
+    files.write(one, WritePosition::At(0), &[1; 5120]).unwrap();
+    assert_eq!(attributes(files, one).blocks, 10);
+    fails(files.seek(one, 5120, SeekTarget::Hole), ErrorKind::NoSuchOffset);
+    assert_eq!(files.seek(one, 5, SeekTarget::Hole).unwrap(), 5120);
+    files.allocate(one, AllocateMode::PunchHole, 1000, 1100).unwrap();
+    let mut expected = vec![1; 5120];
+    expected[1000..2100].fill(0);
+    assert_eq!(files.read(one, 0, 6000).unwrap(), expected);
+    assert_eq!(files.seek(one, 0, SeekTarget::Hole).unwrap(), 1024);
+    assert_eq!(files.seek(one, 1024, SeekTarget::Data).unwrap(), 2048);
+    assert_eq!(files.seek(one, 1100, SeekTarget::Hole).unwrap(), 1100);
+    assert_eq!(attributes(files, one).blocks, 8);
+    files.allocate(one, AllocateMode::Zero, 5000, 1000).unwrap();
+    expected.resize(6000, 0);
+    expected[5000..].fill(0);
+    assert_eq!(files.read(one, 0, 9000).unwrap(), expected);
+    files
+        .allocate(one, AllocateMode::ZeroKeepSize, 5900, 1000)
+        .unwrap();
+    files.allocate(one, AllocateMode::KeepSize, 0, 100_000).unwrap();
+    assert_eq!(attributes(files, one).size, 6000);
+    files.allocate(one, AllocateMode::Extend, 0, 7000).unwrap();
+    assert_eq!(attributes(files, one).size, 7000);
+    files.allocate(one, AllocateMode::PunchHole, 0, 1 << 40).unwrap();
+    assert_eq!(attributes(files, one).blocks, 0);
+    fails(files.seek(one, 0, SeekTarget::Data), ErrorKind::NoSuchOffset);
+    fails(
+        files.allocate(one, AllocateMode::Extend, 0, 0),
+        ErrorKind::InvalidArgument,
+    );
+    fails(
+        files.allocate(one, AllocateMode::Extend, u64::MAX, 2),
+        ErrorKind::TooLarge,
+    );
+    place.verify();
+}
+
+#[test]
+fn ranges_are_copied_with_their_holes() {
+    let place = TestPlace::new();
+    let files = &place.files;
+    let (one, other) = (file(files, ROOT, b"one"), file(files, ROOT, b"other"));
+    files.write(one, WritePosition::At(0), &[1; 600]).unwrap();
+    files.write(one, WritePosition::At(4096), &[2; 600]).unwrap();
+    files.write(other, WritePosition::At(0), &[9; 9000]).unwrap();
+    assert_eq!(files.copy_range(one, 100, other, 300, 1 << 40).unwrap(), 4596);
+    let mut expected = vec![9; 9000];
+    let source = files.read(one, 100, 10_000).unwrap();
+    expected[300..4896].copy_from_slice(&source);
+    assert_eq!(files.read(other, 0, 10_000).unwrap(), expected);
+    assert_eq!(files.copy_range(one, 5000, other, 0, 10).unwrap(), 0);
+    fails(
+        files.copy_range(one, 0, one, 100, 200),
+        ErrorKind::InvalidArgument,
+    );
+    assert_eq!(files.copy_range(one, 0, one, 10_000, 5000).unwrap(), 4696);
+    assert_eq!(
+        files.read(one, 10_000, 10_000).unwrap(),
+        files.read(one, 0, 4696).unwrap()
+    );
+    place.verify();
+}
+
+#[test]
+fn extended_attributes_are_kept_with_their_inode() {
+    let place = TestPlace::new();
+    let files = &place.files;
+    for one in [file(files, ROOT, b"one"), directory(files, ROOT, b"inner")] {
+        assert!(files.extended_attributes(one).unwrap().is_empty());
+        fails(files.extended_attribute(one, b"user.a"), ErrorKind::NoAttribute);
+        let set = |name: &[u8], value: &[u8], mode| files.set_extended_attribute(one, name, value, mode);
+        fails(set(b"user.a", b"1", SetMode::Replace), ErrorKind::NoAttribute);
+        set(b"user.b", b"", SetMode::Create).unwrap();
+        set(b"user.a", &vec![1; 65_536], SetMode::Any).unwrap();
+        fails(set(b"user.a", b"1", SetMode::Create), ErrorKind::Exists);
+        fails(
+            set(b"user.c", &vec![1; 65_537], SetMode::Any),
+            ErrorKind::AttributeTooLarge,
+        );
+        fails(set(b"", b"", SetMode::Any), ErrorKind::InvalidArgument);
+        assert_eq!(files.extended_attributes(one).unwrap(), [b"user.a", b"user.b"]);
+        assert_eq!(files.extended_attribute(one, b"user.a").unwrap().len(), 65_536);
+        files.remove_extended_attribute(one, b"user.b").unwrap();
+        fails(
+            files.remove_extended_attribute(one, b"user.b"),
+            ErrorKind::NoAttribute,
+        );
+        place.verify();
+    }
+    files.unlink(ROOT, b"one").unwrap();
+    files.remove_directory(ROOT, b"inner").unwrap();
+    place.verify();
+}
+
+#[test]
+fn a_directory_is_read_in_parts() {
+    let place = TestPlace::new();
+    let files = &place.files;
+    let inner = directory(files, ROOT, b"inner");
+    for number in 0..100 {
+        file(files, inner, format!("{number:02}").as_bytes());
+    }
+    file(files, ROOT, b"z");
+    let (mut read, mut after): (Vec<Vec<u8>>, Option<Vec<u8>>) = (Vec::new(), None);
+    loop {
+        let part = files.read_directory(inner, after.as_deref(), 7).unwrap();
+        let Some(last) = part.last() else { break };
+        after = Some(last.name.clone());
+        read.extend(part.into_iter().map(|entry| entry.name));
+    }
+    assert_eq!(read, names(files, inner));
+    assert_eq!(read.len(), 100);
+    fails(files.read_directory(Inode(999), None, 1), ErrorKind::Stale);
+}
+
+#[test]
+fn paths_lead_through_links_and_parents() {
+    let place = TestPlace::new();
+    let files = &place.files;
+    files.create_directories(b"/a/b/c", 0o755).unwrap();
+    files.write_file(b"/a/b/file", b"text", 0o600).unwrap();
+    let a = files.resolve(b"/a").unwrap();
+    let link = |parent, name: &[u8], target: &'static [u8]| {
+        let node = NewNode {
+            target,
+            ..node(FileKind::Symlink)
+        };
+        files.create(parent, name, &node).unwrap().inode
+    };
+    let made = link(a, b"link", b"b/../b/file");
+    link(ROOT, b"root", b"/a/b");
+    link(ROOT, b"loop", b"loop");
+    for path in [
+        &b"/a/b/file"[..],
+        b"a//b/./file",
+        b"/a/link",
+        b"/root/file",
+        b"/a/b/c/../../link",
+        b"/../a/link",
+    ] {
+        assert_eq!(files.read_file(path).unwrap(), b"text", "{}", path.escape_ascii());
+    }
+    assert_eq!(files.resolve_with(b"/a/link", LastLink::Keep).unwrap(), made);
+    fails(files.resolve(b"/loop"), ErrorKind::Loop);
+    fails(files.resolve(b"/a/none"), ErrorKind::NotFound);
+    fails(files.resolve(b"/a/none/x"), ErrorKind::NotFound);
+    fails(files.resolve(b"/a/b/file/x"), ErrorKind::NotADirectory);
+    fails(files.resolve(b"/a/b/file/"), ErrorKind::NotADirectory);
+    fails(files.resolve(&[b'a'; 4096]), ErrorKind::NameTooLong);
+    fails(
+        files.create_directories(b"/a/link", 0o755),
+        ErrorKind::NotADirectory,
+    );
+    let mut paths = Vec::new();
+    files
+        .walk(b"/", &mut |entry| {
+            paths.push(String::from_utf8(entry.path.clone()).unwrap());
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(
+        paths,
+        [
+            "/",
+            "/a",
+            "/a/b",
+            "/a/b/c",
+            "/a/b/file",
+            "/a/link",
+            "/loop",
+            "/root"
+        ]
+    );
+    let usage = files.usage(b"/a").unwrap();
+    assert_eq!((usage.directories, usage.files, usage.bytes), (3, 2, 15));
+    files.remove_all(b"/a").unwrap();
+    fails(files.resolve(b"/a"), ErrorKind::NotFound);
+    place.verify();
+}
