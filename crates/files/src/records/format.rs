@@ -15,7 +15,7 @@
 //!             names or attributes, 3 a read
 //! attributes  I, then the name of the attribute        the value of the attribute
 //! system      'h'                                      the header
-//!             'n'                                      the first inode number that was not handed out (8 bytes)
+//!             'n'                                      the first inode number not handed out (8 bytes)
 //!             'g'                                      number of openings of the file system (8 bytes)
 //!             'o', I of an inode without names         1: its last name was removed, 2: created without
 //!             'p', I of a directory                    I of the directory that contains it, then its name

@@ -24,8 +24,8 @@ pub(super) const STRIPES: usize = 4096;
 /// Tuning: `4 << 20` since 2026-11-29.
 const OPERATION_MEMORY: usize = 4 << 20;
 
-/// Attempts of a single operation that conflicts, until its error is returned. Not a tuning
-/// parameter.
+/// Attempts of a single operation that conflicts, until its error is returned.
+/// Not a tuning parameter.
 const MOST_TRIES: u32 = 1000;
 
 /// Namespace of inodes in the lock table. Not a tuning parameter.
@@ -247,8 +247,8 @@ impl FileStore {
         }
     }
 
-    /// Removes orphans that no view holds, and those whose removal has failed before. A removal that
-    /// fails now is tried again later.
+    /// Removes orphans that no view holds, and those whose removal has failed before. A removal
+    /// that fails now is tried again later.
     pub(super) fn reclaim(&self, view: u64, orphans: &[Inode]) -> Result<()> {
         let mut all = std::mem::take(&mut *self.leftover.lock());
         all.extend_from_slice(orphans);

@@ -16,8 +16,8 @@ use alluvium::{Durability, Snapshot, Transaction, TransactionOptions};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// A transaction over files: no other view sees its changes before [`FilesTransaction::commit`], and
-/// a crash before loses all of them. Dropping it rolls it back.
+/// A transaction over files. No other view sees its changes before [`FilesTransaction::commit`],
+/// and a crash before loses all of them. Dropping it rolls it back.
 ///
 /// Several threads may use it. After it has ended, all operations return `Stale`.
 ///

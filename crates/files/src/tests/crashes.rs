@@ -2,7 +2,8 @@
 //! was not yet durable or the last durable one, whole, and never a part of an operation.
 
 use super::generate::operation;
-use super::reference::{FileOperation, OperationOutcome, ReferenceFiles, ViewState, perform};
+use super::perform::{FileOperation, OperationOutcome, perform};
+use super::reference::{ReferenceFiles, ViewState};
 use super::stepping_options;
 use crate::{ErrorKind, FileKind, FileSystem, Files, Inode};
 use alluvium::simulation::{DirectoryOpener, StoreScale};

@@ -1,6 +1,7 @@
 //! Random operations.
 
-use super::reference::{FileOperation, ReferenceFiles};
+use super::perform::FileOperation;
+use super::reference::ReferenceFiles;
 use crate::{AllocateMode, FileKind, Inode, RenameMode, SeekTarget, SetMode, WritePosition};
 use fastrand::Rng;
 

@@ -6,6 +6,7 @@ mod damage;
 mod generate;
 mod model;
 mod operations;
+mod perform;
 mod reference;
 mod transactions;
 mod views;

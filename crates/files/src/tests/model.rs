@@ -1,7 +1,8 @@
 //! Random operations and transactions, compared with a file system in plain collections.
 
 use super::generate::operation;
-use super::reference::{FileOperation, OperationOutcome, ReferenceFiles, ViewState, perform};
+use super::perform::{FileOperation, OperationOutcome, perform};
+use super::reference::{ReferenceFiles, ViewState};
 use super::stepping_options;
 use crate::{ErrorKind, Files, FilesTransaction, Inode};
 use alluvium::simulation::DirectoryOpener;
