@@ -17,6 +17,7 @@ mod contract;
 mod error;
 mod operations;
 mod ordinary;
+mod overlay;
 mod paths;
 mod records;
 mod store;
@@ -27,6 +28,9 @@ pub use check::FilesReport;
 pub use contract::{ChangeListener, FileSystem};
 pub use error::{Error, ErrorKind, Result};
 pub use ordinary::{AccessTimes, OrdinaryDirectory, OrdinaryDirectoryLock};
+pub use overlay::{
+    ApplyOutcome, Overlay, OverlayOptions, OverlayPhase, PathChange, PathChangeKind, apply, discard,
+};
 pub use paths::{FilePaths, LastLink, PathUsage, WalkEntry};
 pub use store::{FileChanges, Files, FilesOptions, FilesSnapshot, FilesTransaction, JoinedFiles};
 pub use tree_copy::{CopyProgress, TreeCopier};

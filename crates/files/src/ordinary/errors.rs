@@ -59,7 +59,7 @@ pub(super) fn stale(inode: Inode) -> Error {
 }
 
 /// Checks that a name may stand in a directory.
-pub(super) fn check_name(name: &[u8]) -> Result<()> {
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     let text = || String::from_utf8_lossy(name).into_owned();
     if name.len() > 255 {
         let text = format!(

@@ -88,7 +88,9 @@ impl OrdinaryDirectory {
             Some(after) => entries.partition_point(|entry| entry.name.as_slice() <= after),
         };
         let rest = entries[first..].iter().filter(|entry| entry.inode != Inode(0));
-        Ok(rest.take(limit).cloned().collect())
+        let entries: Vec<DirectoryEntry> = rest.take(limit).cloned().collect();
+        self.nodes.note_listed(inode, &entries);
+        Ok(entries)
     }
 
     fn read_sorted(&self, inode: Inode, directory: &OwnedFd) -> Result<SortedEntries> {

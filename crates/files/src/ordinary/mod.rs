@@ -37,6 +37,8 @@ mod nodes;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use errors::check_name;
+
 use crate::contract::FileSystem;
 use crate::error::Result;
 use crate::types::{

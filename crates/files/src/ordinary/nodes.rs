@@ -7,7 +7,7 @@
 
 use super::errors;
 use crate::error::Result;
-use crate::types::{FileKind, Inode};
+use crate::types::{DirectoryEntry, FileKind, Inode};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use rustix::io::{Errno, Result as SystemResult};
@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Numbers of inodes on other file systems that are mounted below the root begin here.
 const FOREIGN: u64 = 1 << 63;
+/// Listed inodes that are remembered. Beyond this, their names have to be looked up.
+const MOST_LISTED: usize = 1 << 20;
 /// Places deeper than this are not followed.
 const DEEPEST: usize = 1 << 16;
 
@@ -102,6 +104,8 @@ pub(super) struct NodeTable {
 struct KnownNodes {
     known: HashMap<Inode, Arc<KnownNode>>,
     foreign: HashMap<(u64, u64), Inode>,
+    /// Where inodes were listed that are not known yet.
+    listed: HashMap<Inode, (Inode, Box<[u8]>)>,
     /// Inodes whose `path` is open, in the order in which they were opened.
     open: VecDeque<Arc<KnownNode>>,
 }
@@ -187,14 +191,39 @@ impl NodeTable {
         node
     }
 
-    /// Returns a known inode.
+    /// Returns a known inode, or one that was listed.
     pub(super) fn get(&self, inode: Inode) -> Result<Arc<KnownNode>> {
-        let nodes = self.nodes.lock();
-        nodes
-            .known
-            .get(&inode)
-            .cloned()
-            .ok_or_else(|| errors::stale(inode))
+        let place = {
+            let mut nodes = self.nodes.lock();
+            if let Some(node) = nodes.known.get(&inode) {
+                return Ok(node.clone());
+            }
+            nodes.listed.remove(&inode)
+        };
+        let (parent, name) = place.ok_or_else(|| errors::stale(inode))?;
+        let directory = self.path_of(parent)?;
+        let found = status(directory.as_fd(), &name).map_err(|errno| gone(errno, inode))?;
+        let node = self.see(FileIdentity::of(&found), Some((parent, &name)));
+        if node.inode == inode {
+            Ok(node)
+        } else {
+            Err(errors::stale(inode))
+        }
+    }
+
+    /// Notes where inodes were listed that are not known yet, so that they can be used without
+    /// looking up their names first.
+    pub(super) fn note_listed(&self, directory: Inode, entries: &[DirectoryEntry]) {
+        let mut nodes = self.nodes.lock();
+        if nodes.listed.len() > MOST_LISTED {
+            nodes.listed.clear();
+        }
+        for entry in entries {
+            if !nodes.known.contains_key(&entry.inode) {
+                let place = (directory, Box::from(entry.name.as_slice()));
+                nodes.listed.insert(entry.inode, place);
+            }
+        }
     }
 
     /// Forgets an inode that has gone.

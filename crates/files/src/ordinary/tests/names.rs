@@ -276,3 +276,11 @@ fn a_mode_without_permission_to_write_does_not_stop_the_creator() {
         .mode();
     assert_eq!(mode & 0o777, 0o444);
 }
+
+#[test]
+fn a_listed_inode_can_be_used_before_its_name_is_looked_up() {
+    let bench = Workbench::new();
+    std::fs::write(bench.path("file"), b"contents").unwrap();
+    let listed = bench.files.read_directory(Inode::ROOT, None, 9).unwrap();
+    assert_eq!(bench.files.read(listed[0].inode, 0, 9).unwrap(), b"contents");
+}
