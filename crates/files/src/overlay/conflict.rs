@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::{FileKind, Inode};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Paths that the message of a conflict names.
-const MOST_NAMED: usize = 10;
+/// Paths that the error of a conflict names.
+const MOST_NAMED: usize = 100;
 
 /// Where the directories of the lower lie, as far as the transaction has seen them.
 type DirectoryPlaces = HashMap<Inode, (Inode, Vec<u8>)>;
@@ -97,7 +97,7 @@ impl Overlay {
     pub fn commit(&self) -> Result<()> {
         let conflicts = self.conflicts()?;
         if !conflicts.is_empty() {
-            return Err(Error::new(ErrorKind::Conflict, message(&conflicts)));
+            return Err(Error::conflict(conflicts.into_iter().take(MOST_NAMED).collect()));
         }
         let _turn = self.turn.write();
         self.upper.check_open()?;
@@ -153,20 +153,4 @@ fn path(places: &DirectoryPlaces, directory: Inode, name: &[u8]) -> Vec<u8> {
     }
     parts.reverse();
     parts.join(&b'/')
-}
-
-fn message(conflicts: &BTreeSet<Vec<u8>>) -> String {
-    let named: Vec<String> = conflicts
-        .iter()
-        .take(MOST_NAMED)
-        .map(|path| format!("\"{}\"", String::from_utf8_lossy(path)))
-        .collect();
-    let more = match conflicts.len().saturating_sub(MOST_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!(
-        "others have changed {}{more} since the transaction read it: run the transaction again",
-        named.join(", ")
-    )
 }

@@ -62,6 +62,20 @@ impl Overlay {
         Ok(changed)
     }
 
+    /// Checks that an inode can have an extended attribute. The upper file system may allow more
+    /// than Linux does, and an apply could not set it then.
+    pub(super) fn check_extended(&self, inode: Inode, name: &[u8]) -> Result<()> {
+        let kind = self.kind_of(inode)?;
+        if !name.starts_with(b"user.") || matches!(kind, FileKind::Regular | FileKind::Directory) {
+            return Ok(());
+        }
+        let text = format!(
+            "inode {} is neither file nor directory: it has no attributes of users",
+            inode.0
+        );
+        Err(Error::new(ErrorKind::NotPermitted, text))
+    }
+
     /// Returns a directory that can get and lose names.
     pub(super) fn copy_up_directory(&self, directory: Inode) -> Result<ChangedInode> {
         let changed = self.copy_up(directory)?;
@@ -81,6 +95,10 @@ impl Overlay {
     ) -> Result<(Inode, ChangedInode)> {
         let parent = self.view_attributes(directory)?;
         let mut node = node.clone();
+        if node.kind == FileKind::Symlink {
+            // As Linux does: their mode has no meaning and cannot be changed.
+            node.mode = 0o777;
+        }
         if parent.mode & 0o2000 != 0 {
             node.group = parent.group;
             if node.kind == FileKind::Directory {

@@ -398,6 +398,7 @@ impl FileSystem for Overlay {
     fn set_extended_attribute(&self, inode: Inode, name: &[u8], value: &[u8], mode: SetMode) -> Result<()> {
         let _turn = self.turn.write();
         self.upper.check_open()?;
+        self.check_extended(inode, name)?;
         let changed = self.copy_up(inode)?;
         self.upper
             .files
@@ -407,6 +408,7 @@ impl FileSystem for Overlay {
     fn remove_extended_attribute(&self, inode: Inode, name: &[u8]) -> Result<()> {
         let _turn = self.turn.write();
         self.upper.check_open()?;
+        self.check_extended(inode, name)?;
         let changed = self.copy_up(inode)?;
         self.upper.files.remove_extended_attribute(changed.upper, name)
     }

@@ -12,7 +12,11 @@ const SEAL: &[u8] = b"sealed";
 pub(super) fn bare_node(kind: FileKind) -> NewNode<'static> {
     NewNode {
         kind,
-        mode: if kind == FileKind::Directory { 0o700 } else { 0o600 },
+        mode: match kind {
+            FileKind::Directory => 0o700,
+            FileKind::Symlink => 0o777,
+            _ => 0o600,
+        },
         user: own_user(),
         group: own_group(),
         device: 0,

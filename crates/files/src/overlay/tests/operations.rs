@@ -122,8 +122,10 @@ impl PathOperation {
         match self {
             Op::Make(path, kind, mode) => {
                 let (parent, name) = split(path);
-                let made = files.create(find(files, parent)?, name, &node(*kind, *mode))?;
-                Ok(format!("{:?} {:o} {}", made.kind, made.mode, made.size).into_bytes())
+                // Linux gives all symbolic links this mode.
+                let mode = if *kind == FileKind::Symlink { 0o777 } else { *mode };
+                let made = files.create(find(files, parent)?, name, &node(*kind, mode))?;
+                Ok(format!("{:?} {:o}", made.kind, made.mode).into_bytes())
             }
             Op::Unnamed(path) => {
                 let (parent, name) = split(path);
@@ -172,6 +174,8 @@ impl PathOperation {
             Op::Mode(path, mode) => change(files, path, |change| change.mode = Some(*mode)),
             Op::Owner(path, user, group) => change(files, path, |change| {
                 (change.user, change.group) = (Some(*user), Some(*group));
+                // Linux clears bits of the mode, which a mount does for other file systems.
+                change.mode = Some(0o650);
             }),
             Op::Times(path, seconds) => {
                 let time = TimeChange::At(Timestamp {
@@ -181,15 +185,24 @@ impl PathOperation {
                 change(files, path, |change| change.modified = Some(time))
             }
             Op::SetExtended(path, name, value) => {
+                if !takes_extended(files, path)? {
+                    return Ok(Vec::new());
+                }
                 let name = format!("user.{name}");
                 let value = vec![*value; usize::from(*value)];
                 files
                     .set_extended_attribute(find(files, path)?, name.as_bytes(), &value, SetMode::Any)
                     .map(nothing)
             }
-            Op::RemoveExtended(path, name) => files
-                .remove_extended_attribute(find(files, path)?, format!("user.{name}").as_bytes())
-                .map(nothing),
+            Op::RemoveExtended(path, name) => {
+                if !takes_extended(files, path)? {
+                    return Ok(Vec::new());
+                }
+                let name = format!("user.{name}");
+                files
+                    .remove_extended_attribute(find(files, path)?, name.as_bytes())
+                    .map(nothing)
+            }
             Op::List(path) => {
                 let entries = files.read_directory(find(files, path)?, None, 100)?;
                 Ok(entries
@@ -201,6 +214,12 @@ impl PathOperation {
             other => unreachable!("{other:?} is attempted before"),
         }
     }
+}
+
+/// Returns whether Linux lets users set extended attributes of what a path leads to.
+fn takes_extended(files: &dyn FileSystem, path: &str) -> Result<bool> {
+    let kind = files.attributes(find(files, path)?)?.kind;
+    Ok(matches!(kind, FileKind::Regular | FileKind::Directory))
 }
 
 fn change(files: &dyn FileSystem, path: &str, set: impl FnOnce(&mut AttributeChange)) -> Result<Vec<u8>> {

@@ -190,3 +190,21 @@ fn threads_change_a_view_at_the_same_time() {
         }
     }
 }
+
+#[test]
+fn a_symbolic_link_has_no_attributes_of_users_whatever_the_upper_allows() {
+    let bench = OverlayBench::new();
+    let db = alluvium::Options::new().memory(16 << 20).in_memory().unwrap();
+    let upper = Arc::new(crate::Files::open(&db, "upper").unwrap());
+    let options = OverlayOptions {
+        name: "test".into(),
+        nesting: 0,
+    };
+    let overlay = Overlay::create(bench.lower(), upper, Inode::ROOT, &options).unwrap();
+    let link = make(&overlay, "link", FileKind::Symlink);
+    let refused = overlay
+        .set_extended_attribute(link, b"user.a", b"", crate::SetMode::Any)
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotPermitted);
+    assert_eq!(overlay.attributes(link).unwrap().mode, 0o777);
+}
