@@ -16,14 +16,14 @@
 //!
 //! Invariants:
 //!
-//! - **O1** Every call starts from a descriptor below the root and takes one name, and no symbolic
+//! - **D1** Every call starts from a descriptor below the root and takes one name, and no symbolic
 //!   link is followed. A program that moves directories or puts links in their place cannot lead a
 //!   call elsewhere.
-//! - **O2** An inode number refers to one file until it is stale. It is the number that the file
+//! - **D2** An inode number refers to one file until it is stale. It is the number that the file
 //!   system gives, with the root's number exchanged for 1. A later file with the same number has
 //!   another generation.
-//! - **O3** An inode that is held keeps a descriptor, so that it is reached also without names.
-//! - **O4** No descriptor of a file that is not held stays open for writing, because no program
+//! - **D3** An inode that is held keeps a descriptor, so that it is reached also without names.
+//! - **D4** No descriptor of a file that is not held stays open for writing, because no program
 //!   could execute the file. The exception are files that a user
 //!   creates without permission to write.
 
@@ -38,6 +38,7 @@ mod nodes;
 mod tests;
 
 pub(crate) use errors::check_name;
+pub(crate) use nodes::is_foreign;
 
 use crate::contract::FileSystem;
 use crate::error::Result;

@@ -3,7 +3,7 @@
 //! A known inode has a place, the directory and name under which it was last seen, and may have
 //! descriptors. Descriptors of inodes that are not held are closed when there are too many. Such an
 //! inode is opened again through its place, and its number and time of creation tell whether it is
-//! still the same file (O2).
+//! still the same file (D2).
 
 use super::errors;
 use crate::error::Result;
@@ -21,6 +21,11 @@ const FOREIGN: u64 = 1 << 63;
 const MOST_LISTED: usize = 1 << 20;
 /// Places deeper than this are not followed.
 const DEEPEST: usize = 1 << 16;
+
+/// Returns whether a number is that of an inode on another file system, mounted below the root.
+pub(crate) fn is_foreign(inode: Inode) -> bool {
+    inode.0 >= FOREIGN
+}
 
 /// What identifies a file of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

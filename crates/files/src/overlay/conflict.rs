@@ -47,7 +47,9 @@ impl Overlay {
                     if state == DependencyState::Gone {
                         gone.extend(found.map(|found| found.inode));
                     }
-                    if let Some(found) = found.filter(|found| found.kind == FileKind::Directory) {
+                    if let Some(found) =
+                        found.filter(|found| found.kind == FileKind::Directory && found.inode != Inode::ROOT)
+                    {
                         places.entry(found.inode).or_insert((directory, name));
                     }
                 }
@@ -68,7 +70,11 @@ impl Overlay {
                 name,
                 found,
             } => {
-                let now = gone_as_none(absent_as_none(self.lower.lookup(*directory, name)))?.flatten();
+                let now = match name.is_empty() {
+                    true => self.lower.attributes(*directory).map(Some),
+                    false => absent_as_none(self.lower.lookup(*directory, name)),
+                };
+                let now = gone_as_none(now)?.flatten();
                 let now = now.as_ref().map(LowerIdentity::of);
                 let number = |identity: &Option<LowerIdentity>| identity.map(|identity| identity.inode);
                 if number(&now) != number(found) {

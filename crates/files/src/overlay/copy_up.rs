@@ -13,6 +13,7 @@ impl Overlay {
         if let Some(changed) = self.existing(inode)? {
             return Ok(changed);
         }
+        check_own(inode)?;
         let below = self.lower_attributes(inode)?;
         let target = match below.kind {
             FileKind::Symlink => self.on_lower(inode, |lower| lower.read_link(inode))?,
@@ -126,4 +127,18 @@ impl Overlay {
         self.upper.put(inode, &changed)?;
         Ok((inode, changed))
     }
+}
+
+/// Checks that an inode lies on the file system of the root. Applies move files within one file
+/// system.
+pub(super) fn check_own(inode: Inode) -> Result<()> {
+    if !crate::ordinary::is_foreign(inode) {
+        return Ok(());
+    }
+    let place = format!(
+        "inode {} lies on another file system, mounted within the directory",
+        inode.0
+    );
+    let error = std::io::Error::from_raw_os_error(libc::EXDEV);
+    Err(Error::from_system(&error, place))
 }

@@ -30,7 +30,7 @@
 //!     39     8  generation
 //! ```
 //!
-//! A dependency, one after the other in `reads`. A name:
+//! A dependency, one after the other in `reads`. A name, or the root with an empty name:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING

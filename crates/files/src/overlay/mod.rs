@@ -48,6 +48,11 @@
 //! conflict. A transaction that reads while others write may see a part of their changes; it cannot
 //! commit then.
 //!
+//! A change by others is noticed by the time of the last change of attributes. Before Linux 6.13,
+//! and on file systems without fine-grained times, this time advances every few milliseconds: a
+//! change that others make within the same step as the transaction's first look, and that leaves
+//! the size as it was, may go unnoticed.
+//!
 //! The lower cannot be locked against programs that know nothing of transactions. What they change
 //! between the comparison and the moment at which a file is replaced is overwritten. Transactions
 //! over the same directory exclude each other with
@@ -72,6 +77,9 @@
 //! vanishes as a whole, and one that is renamed appears again under its new name a moment later.
 //! Attributes change in place. Different files change one after the other: a reader that needs
 //! several at once must wait for the end of the apply, for example with the lock above.
+//!
+//! File systems that are mounted within the directory are shown and cannot be changed: the errors
+//! are those of a rename to another file system.
 //!
 //! An apply needs space for the new contents of all changed files. If there is none, it fails
 //! before others see any change, and can be run again once there is.
@@ -190,7 +198,9 @@ impl Overlay {
             name: name.to_vec(),
         };
         let upper = UpperStore::create(upper, directory, &header)?;
-        Ok(Overlay::new(lower, upper))
+        let overlay = Overlay::new(lower, upper);
+        overlay.depend_on_root()?;
+        Ok(overlay)
     }
 
     /// Opens the overlay that was created in `directory`.

@@ -1,6 +1,7 @@
 //! Operations that give, take and move names.
 
 use super::Overlay;
+use super::copy_up::check_own;
 use super::format::NameMarker;
 use super::upper::ChangedInode;
 use crate::error::{Error, ErrorKind, Result};
@@ -124,6 +125,8 @@ impl Overlay {
         if kind == FileKind::Directory {
             return refuse(ErrorKind::IsADirectory, name, "is a directory");
         }
+        check_own(inode)?;
+        self.prepare_drop(inode, kind)?;
         self.clear_name(parent, name)?;
         self.drop_link(inode, kind)
     }
@@ -135,7 +138,9 @@ impl Overlay {
         if kind != FileKind::Directory {
             return refuse(ErrorKind::NotADirectory, name, "is no directory");
         }
+        check_own(inode)?;
         self.check_empty(inode, name)?;
+        self.prepare_drop(inode, kind)?;
         self.clear_name(parent, name)?;
         self.add_links(parent, -1)?;
         self.drop_link(inode, kind)
@@ -165,21 +170,26 @@ impl Overlay {
         self.upper.put(directory, &changed)
     }
 
+    /// Returns what the overlay has of an inode that is about to lose a name, or `None` if it will
+    /// not exist any more. This takes the space that is needed, before a name changes.
+    fn prepare_drop(&self, inode: Inode, kind: FileKind) -> Result<Option<ChangedInode>> {
+        if let Some(changed) = self.existing(inode)? {
+            return Ok(Some(changed));
+        }
+        let has_others = kind != FileKind::Directory && self.lower_attributes(inode)?.links > 1;
+        if has_others || self.held.lock().contains_key(&inode) {
+            return self.copy_up(inode).map(Some);
+        }
+        Ok(None)
+    }
+
     /// Takes one name from an inode, and removes the inode with its last name unless it is held.
     fn drop_link(&self, inode: Inode, kind: FileKind) -> Result<()> {
         let is_held = self.held.lock().contains_key(&inode);
-        let changed = match self.existing(inode)? {
-            None => {
-                let has_others = kind != FileKind::Directory && self.lower_attributes(inode)?.links > 1;
-                if !is_held && !has_others {
-                    self.removed.lock().insert(inode);
-                    return Ok(());
-                }
-                self.copy_up(inode)?
-            }
-            Some(changed) => changed,
+        let Some(mut changed) = self.prepare_drop(inode, kind)? else {
+            self.removed.lock().insert(inode);
+            return Ok(());
         };
-        let mut changed = changed;
         if kind == FileKind::Directory {
             changed.record.is_removed = true;
         } else {
@@ -222,6 +232,9 @@ impl Overlay {
         self.check_directory(to.0)?;
         let old = self.resolve_existing(from.0, from.1)?;
         let new = self.resolve(to.0, to.1)?;
+        for (inode, _) in [Some(old), new].into_iter().flatten() {
+            check_own(inode)?;
+        }
         self.check_reserved(to.0, to.1)?;
         match (mode, new) {
             (RenameMode::Keep, Some(_)) => return refuse(ErrorKind::Exists, to.1, "exists already"),
@@ -280,10 +293,23 @@ impl Overlay {
                 (false, false) => {}
             }
         }
+        // What needs space comes before the names.
+        self.copy_up_directory(from.0)?;
+        if is_directory && from.0 != to.0 {
+            self.copy_up(moved.0)?;
+        }
+        if let Some(new) = new {
+            self.prepare_drop(new.0, new.1)?;
+        }
         let target = self.copy_up_directory(to.0)?;
+        let before = self.upper.marker(&target, to.1)?;
         self.upper
             .set_marker(&target, to.1, NameMarker::Present(moved.0, moved.1))?;
-        self.clear_name(from.0, from.1)?;
+        if let Err(error) = self.clear_name(from.0, from.1) {
+            // A directory must not have two names.
+            self.restore_marker(&target, to.1, before)?;
+            return Err(error);
+        }
         self.set_parent(moved, from.0, to.0)?;
         if let Some(new) = new {
             if is_directory {
@@ -294,17 +320,38 @@ impl Overlay {
         Ok(())
     }
 
+    fn restore_marker(
+        &self,
+        directory: &ChangedInode,
+        name: &[u8],
+        before: Option<NameMarker>,
+    ) -> Result<()> {
+        match before {
+            Some(before) => self.upper.set_marker(directory, name, before),
+            None => self.upper.remove_marker(directory, name),
+        }
+    }
+
     fn exchange(&self, old: ResolvedName<'_>, new: ResolvedName<'_>) -> Result<()> {
         let ((from, moved), (to, other)) = (old, new);
         if moved.0 == other.0 {
             return Ok(());
         }
         let target = self.copy_up_directory(to.0)?;
+        let source = self.copy_up_directory(from.0)?;
+        for (inode, kind) in [moved, other] {
+            if kind == FileKind::Directory && from.0 != to.0 {
+                self.copy_up(inode)?;
+            }
+        }
+        let before = self.upper.marker(&target, to.1)?;
         self.upper
             .set_marker(&target, to.1, NameMarker::Present(moved.0, moved.1))?;
-        let source = self.copy_up_directory(from.0)?;
-        self.upper
-            .set_marker(&source, from.1, NameMarker::Present(other.0, other.1))?;
+        let present = NameMarker::Present(other.0, other.1);
+        if let Err(error) = self.upper.set_marker(&source, from.1, present) {
+            self.restore_marker(&target, to.1, before)?;
+            return Err(error);
+        }
         self.set_parent(moved, from.0, to.0)?;
         self.set_parent(other, to.0, from.0)
     }

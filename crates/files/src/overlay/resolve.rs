@@ -75,6 +75,16 @@ impl Overlay {
         Ok(found)
     }
 
+    /// Notes that the transaction depends on the root of the lower, which has no name.
+    pub(super) fn depend_on_root(&self) -> Result<()> {
+        let root = self.lower.attributes(Inode::ROOT)?;
+        self.upper.add_dependency(&Dependency::Name {
+            directory: Inode::ROOT,
+            name: Vec::new(),
+            found: Some(LowerIdentity::of(&root)),
+        })
+    }
+
     /// Notes that the transaction depends on all names of a directory of the lower.
     pub(super) fn depend_on_listing(&self, directory: Inode) -> Result<()> {
         if self.dependencies.noted.lock().listings.contains(&directory) {

@@ -381,14 +381,15 @@ pub(super) fn absent_as_none<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Returns the places of the lower inodes that dependencies name: directory and name.
+/// Returns the inode of the lower that a dependency names, and its place: directory and name. The
+/// root has none.
 pub(super) fn place_of(dependency: &format::Dependency) -> Option<(LowerIdentity, (Inode, &[u8]))> {
     match dependency {
         format::Dependency::Name {
             directory,
             name,
             found: Some(found),
-        } => Some((*found, (*directory, name))),
+        } if found.inode != Inode::ROOT => Some((*found, (*directory, name))),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Invariants O1 to O4: what a number refers to while others change the directory.
+//! Invariants D1 to D4: what a number refers to while others change the directory.
 
 use super::{Workbench, node};
 use crate::contract::FileSystem;

@@ -105,6 +105,9 @@ impl FinalTree {
             else {
                 return Ok(());
             };
+            if name.is_empty() {
+                return Ok(());
+            }
             let place = (directory, name);
             if self.markers.contains_key(&place) {
                 self.base.entry(place.clone()).or_insert(found);

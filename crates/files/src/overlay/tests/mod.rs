@@ -5,6 +5,7 @@ mod commits;
 mod crashes;
 mod faults;
 mod images;
+mod limits;
 mod model;
 mod operations;
 mod records;
