@@ -10,6 +10,7 @@ use alluvium_server::control::ManagementClient;
 use anyhow::{Context as _, Error, Result};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The values of the options that all verbs share.
 #[derive(Clone, Debug)]
@@ -79,21 +80,21 @@ impl CommandContext {
     /// Opens an existing store. If another process has it open, connects to that process.
     pub(crate) fn open(&self) -> Result<StoreHandle> {
         self.check_store()?;
-        self.or_served(self.open_own())
+        self.or_served(|| self.open_own())
     }
 
     /// Opens an existing store for reading. If another process has it open, connects to that
     /// process. If this process may not write to the store, opens it read-only and prints a note.
     pub(crate) fn open_to_read(&self) -> Result<StoreHandle> {
         self.check_store()?;
-        self.or_served(self.open_own_to_read())
+        self.or_served(|| self.open_own_to_read())
     }
 
     /// Opens a store, or creates it if it does not exist. If another process has it open, connects
     /// to that process.
     pub(crate) fn open_or_create(&self) -> Result<StoreHandle> {
         self.check()?;
-        self.or_served(self.options().open(&self.path).with_context(|| self.what()))
+        self.or_served(|| self.options().open(&self.path).with_context(|| self.what()))
     }
 
     fn open_own(&self) -> Result<Db> {
@@ -128,19 +129,27 @@ impl CommandContext {
         Ok(db)
     }
 
-    /// Returns the store if it was opened. Otherwise tries to connect to the process that has it
-    /// open.
-    fn or_served(&self, opened: Result<Db>) -> Result<StoreHandle> {
-        let error = match opened {
-            Ok(db) => return Ok(StoreHandle::own(db)),
-            Err(error) => error,
-        };
-        // A process that already has the store open may be able to serve it even if opening fails
-        // for another reason, such as a missing directory.
-        match ManagementClient::connect(&self.path) {
-            Ok(client) => Ok(StoreHandle::served(client)),
-            Err(refused) if exit::classify(&error) == CommandExit::Busy => Err(busy(error, &refused)),
-            Err(_) => Err(error),
+    /// Opens the store. If that fails, tries to connect to the process that has it open.
+    fn or_served(&self, open: impl Fn() -> Result<Db>) -> Result<StoreHandle> {
+        let began = Instant::now();
+        loop {
+            let error = match open() {
+                Ok(db) => return Ok(StoreHandle::own(db)),
+                Err(error) => error,
+            };
+            // A process that already has the store open may be able to serve it even if opening
+            // fails for another reason, such as a missing directory.
+            let refused = match ManagementClient::connect(&self.path) {
+                Ok(client) => return Ok(StoreHandle::served(client)),
+                Err(refused) => refused,
+            };
+            if exit::classify(&error) != CommandExit::Busy {
+                return Err(error);
+            }
+            if !is_alone(&refused) || began.elapsed() >= RELEASE_TIME {
+                return Err(busy(error, &refused));
+            }
+            std::thread::sleep(RELEASE_PAUSE);
         }
     }
 
@@ -155,6 +164,19 @@ impl CommandContext {
         }
         Ok(())
     }
+}
+
+/// How long a command waits for the lock of a store that no process answers for. The kernel frees
+/// the lock of a killed process a moment after the process has ended.
+const RELEASE_TIME: Duration = Duration::from_secs(1);
+const RELEASE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Returns whether no process listens at the management socket.
+fn is_alone(refused: &io::Error) -> bool {
+    matches!(
+        refused.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
 }
 
 /// Returns the error for a store that another process has open without serving its management
