@@ -1,6 +1,7 @@
 //! Files of a store on the command line: `files`, `mount` and `tx`.
 
 use crate::Place;
+use alluvium_sim::environment::effort;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -357,9 +358,16 @@ fn change(generation: u64, bytes: u64) -> String {
     )
 }
 
+/// The files that a transaction changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KilledFiles {
+    OfStore,
+    OfDirectory,
+}
+
 /// Runs the script in a transaction, kills a process at a random moment, and compares the files with
 /// the trees before and after.
-fn survive_kills(rounds: u64, bytes: u64) {
+fn survive_kills(rounds: u64, bytes: u64, files: KilledFiles) {
     let place = Place::new();
     let [work, before, after] = ["work", "before", "after"].map(|name| place.path(name));
     for directory in [&work, &before] {
@@ -384,7 +392,19 @@ fn survive_kills(rounds: u64, bytes: u64) {
         let _ = fs::remove_file(&marker);
         let script = format!("{}\ntouch {}", change(round, bytes), marker.display());
         let mut child = place
-            .command(["tx", "--dir", work.to_str().unwrap(), "--", "sh", "-c", &script])
+            .command([
+                "tx",
+                if files == KilledFiles::OfStore {
+                    "--dir"
+                } else {
+                    "--over"
+                },
+                work.to_str().unwrap(),
+                "--",
+                "sh",
+                "-c",
+                &script,
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -408,11 +428,17 @@ fn survive_kills(rounds: u64, bytes: u64) {
             commit_time = marked.elapsed();
         }
         drop(mounted);
-        place.done(["files", "check"]);
-        let exported = place.path("exported");
-        let _ = fs::remove_dir_all(&exported);
-        place.done(["files", "export", "/", exported.to_str().unwrap()]);
-        let (found, old, new) = (tree(&exported), tree(&before), tree(&after));
+        let found = if files == KilledFiles::OfStore {
+            place.done(["files", "check"]);
+            let exported = place.path("exported");
+            let _ = fs::remove_dir_all(&exported);
+            place.done(["files", "export", "/", exported.to_str().unwrap()]);
+            tree(&exported)
+        } else {
+            place.done(["tx", "--recover"]);
+            tree(&work)
+        };
+        let (old, new) = (tree(&before), tree(&after));
         assert!(found == new || found == old, "round {round}: {:?}", found.keys());
         assert!(
             found == new || !acknowledged,
@@ -433,11 +459,63 @@ fn survive_kills(rounds: u64, bytes: u64) {
 #[test]
 fn a_killed_transaction_leaves_the_files_as_before_or_as_after() {
     need_mounts!();
-    survive_kills(alluvium_sim::environment::effort(16, 1000), 40_000);
+    survive_kills(effort(16, 1000), 40_000, KilledFiles::OfStore);
 }
 
 #[test]
 fn a_killed_transaction_larger_than_memory_leaves_the_files_as_before_or_as_after() {
     need_mounts!();
-    survive_kills(alluvium_sim::environment::effort(3, 60), 60_000_000);
+    survive_kills(effort(3, 60), 60_000_000, KilledFiles::OfStore);
+}
+
+#[test]
+fn a_killed_transaction_over_a_directory_leaves_it_as_before_or_as_after() {
+    need_mounts!();
+    survive_kills(effort(16, 500), 40_000, KilledFiles::OfDirectory);
+}
+
+#[test]
+fn a_transaction_over_a_directory_changes_all_or_nothing() {
+    need_mounts!();
+    let place = Place::new();
+    let directory = place.path("work");
+    fs::create_dir(&directory).unwrap();
+    sample(&directory);
+    let work = directory.to_str().unwrap();
+    let tx = |script: &str| place.run(["tx", "--over", work, "--", "sh", "-c", script]);
+    let before = tree(&directory);
+    tx("rm -r a; echo x > new; exit 4")
+        .ended(4)
+        .complained("rolled back");
+    assert_eq!(tree(&directory), before);
+    tx("mv a c; echo more >> c/b/long; rm empty; ln -s c d; mkfifo p").ended(0);
+    assert_eq!(fs::read_to_string(directory.join("d/short")).unwrap(), "river");
+    assert_eq!(fs::metadata(directory.join("c/b/long")).unwrap().len(), 300_005);
+    assert_eq!(fs::metadata(directory.join("c/short")).unwrap().nlink(), 2);
+    assert!(fs::metadata(directory.join("p")).unwrap().file_type().is_fifo());
+    assert!(!directory.join("empty").exists() && !directory.join("a").exists());
+    // What another program changes meanwhile is a conflict if the command has read it.
+    let other = format!("cat c/short; echo y > z; nsenter -t 1 -m sh -c 'echo other > {work}/c/short'");
+    if std::process::Command::new("nsenter")
+        .args(["-t", "1", "-m", "true"])
+        .status()
+        .is_ok_and(|s| s.success())
+    {
+        tx(&other).ended(8).complained("c/short");
+        assert!(!directory.join("z").exists());
+    } else {
+        alluvium_device::skipped!(
+            "nsenter",
+            "it changes files outside of a view (package util-linux)"
+        );
+    }
+    place
+        .run(["tx", "--over", place.path("").to_str().unwrap(), "--", "true"])
+        .ended(2)
+        .complained("lies in");
+    place
+        .run(["tx", "--over", "/no/such/place", "--", "true"])
+        .ended(3);
+    place.done(["tx", "--recover"]);
+    place.done(["files", "check", "--files", "overlays"]);
 }

@@ -1,6 +1,13 @@
 //! `tx`: runs a command in a transaction over files.
+//!
+//! *Scope*: how the command runs, and when its changes are committed.
+//!
+//! *Must not depend on*: how files are stored, and which process has the store open.
+
+mod over;
 
 use crate::context::CommandContext;
+use crate::store::StoreHandle;
 use crate::store::files::OpenFiles;
 use crate::terminal::exit::{CommandExit, classify, failure};
 use crate::terminal::screen;
@@ -8,9 +15,10 @@ use alluvium_mount::service::FilesView;
 use alluvium_mount::{DescendantPolicy, ViewOptions, ViewOutcome};
 use anyhow::{Context as _, Result};
 use clap::Args;
+use over::DirectoryTransaction;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -19,10 +27,13 @@ Examples:
   alluvium tx -- make install DESTDIR=.
   alluvium tx --dir /srv/site -- sh -c 'rm -rf *; tar xf ~/site.tar'
   alluvium tx --retry 3 -- git pull
+  alluvium tx --over /etc -- apt-get install nginx
 
 The command runs in DIR, or in the current directory if that lies in DIR. It sees the files of the store there, and nobody else sees what it does there. If it ends with exit code 0, all of its changes \
 to these files take effect at once and are on the disk; otherwise none do. If any process is killed, or the machine loses power, the files \
 are as before or as after the commit. Changes outside of DIR are not part of the transaction.
+
+With --over, DIR is a directory of any file system instead. The changes are durable in the store before the first of them is applied to DIR. If the apply is interrupted, the next `tx --over` finishes it, or `tx --recover`. Other programs see files change one after the other while changes are applied.
 
 The exit code is that of the command. It is 8 if the command succeeded and another commit has changed files that it depends on: nothing is \
 changed then, and the message names the files. --retry runs the command again.
@@ -38,6 +49,13 @@ pub struct TxCommand {
     /// directory].
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Work on this directory of any file system, not on files of the store. The store keeps the
+    /// changes until they are applied.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dir", "files"])]
+    pub over: Option<PathBuf>,
+    /// Finish transactions with --over that were interrupted, and run no command.
+    #[arg(long, conflicts_with_all = ["dir", "files", "over", "retry", "command"])]
+    pub recover: bool,
     /// The file system. It is created when it is used for the first time.
     #[arg(long, default_value = "main", value_name = "NAME")]
     pub files: String,
@@ -49,12 +67,24 @@ pub struct TxCommand {
     #[arg(long, value_name = "SECONDS")]
     pub end_background_after: Option<u64>,
     /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "recover", value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// A transaction in which a command runs.
+enum CommandTransaction {
+    Files(OpenFiles, PathBuf),
+    Directory(DirectoryTransaction),
 }
 
 impl TxCommand {
     pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
+        if self.recover {
+            let store = context.open()?;
+            over::recover(context, &store)?;
+            store.close()?;
+            return Ok(CommandExit::Done);
+        }
         let mut tries = 0;
         loop {
             let Err(error) = self.run_once(context) else {
@@ -76,12 +106,11 @@ impl TxCommand {
     /// exit code.
     fn run_once(&self, context: &CommandContext) -> Result<()> {
         let store = context.open_or_create()?;
-        let open = OpenFiles::open(context, &store, &self.files, FilesView::Transaction)?;
-        let outcome = self.run_command(&open);
-        let outcome = match outcome {
+        let transaction = self.begin(context, &store)?;
+        let outcome = match self.run_command(&transaction) {
             Ok(outcome) => outcome,
             Err(error) => {
-                open.rollback()?;
+                transaction.rollback()?;
                 return Err(error);
             }
         };
@@ -91,8 +120,7 @@ impl TxCommand {
             ));
         }
         if !outcome.status.success() {
-            open.rollback()?;
-            drop(open);
+            transaction.rollback()?;
             store.close()?;
             screen::note(&format!(
                 "{}; its changes were rolled back",
@@ -100,18 +128,25 @@ impl TxCommand {
             ));
             std::process::exit(exit_code(outcome.status));
         }
-        let committed = open.commit();
-        drop(open);
+        let committed = transaction.commit(context, &store);
         store.close()?;
         committed
     }
 
-    fn run_command(&self, open: &OpenFiles) -> Result<ViewOutcome> {
-        let current = std::env::current_dir().context("finding the current directory")?;
-        let directory = self.dir.clone().unwrap_or_else(|| current.clone());
-        let is_inside = directory
-            .canonicalize()
-            .is_ok_and(|directory| current.starts_with(directory));
+    fn begin(&self, context: &CommandContext, store: &StoreHandle) -> Result<CommandTransaction> {
+        if let Some(directory) = &self.over {
+            let begun = DirectoryTransaction::begin(context, store, directory)?;
+            return Ok(CommandTransaction::Directory(begun));
+        }
+        let directory = match &self.dir {
+            Some(directory) => directory.clone(),
+            None => current_directory()?,
+        };
+        let open = OpenFiles::open(context, store, &self.files, FilesView::Transaction)?;
+        Ok(CommandTransaction::Files(open, directory))
+    }
+
+    fn run_command(&self, transaction: &CommandTransaction) -> Result<ViewOutcome> {
         let (program, arguments) = self.command.split_first().ok_or_else(|| {
             failure(
                 CommandExit::Usage,
@@ -120,6 +155,11 @@ impl TxCommand {
         })?;
         let mut command = Command::new(program);
         command.args(arguments);
+        let current = current_directory()?;
+        let is_inside = transaction
+            .directory()
+            .canonicalize()
+            .is_ok_and(|directory| current.starts_with(directory));
         let options = ViewOptions {
             descendants: match self.end_background_after {
                 Some(seconds) => DescendantPolicy::EndAfter(Duration::from_secs(seconds)),
@@ -128,8 +168,39 @@ impl TxCommand {
             working_directory: is_inside.then_some(current),
             ..ViewOptions::default()
         };
-        Ok(open.run_in_view(&directory, command, &options)?)
+        match transaction {
+            CommandTransaction::Files(open, directory) => Ok(open.run_in_view(directory, command, &options)?),
+            CommandTransaction::Directory(open) => open.run(command, &options),
+        }
     }
+}
+
+impl CommandTransaction {
+    /// Returns the directory in which the command sees the files.
+    fn directory(&self) -> &Path {
+        match self {
+            CommandTransaction::Files(_, directory) => directory,
+            CommandTransaction::Directory(open) => open.directory(),
+        }
+    }
+
+    fn commit(self, context: &CommandContext, store: &StoreHandle) -> Result<()> {
+        match self {
+            CommandTransaction::Files(open, _) => open.commit(),
+            CommandTransaction::Directory(open) => open.commit(context, store),
+        }
+    }
+
+    fn rollback(self) -> Result<()> {
+        match self {
+            CommandTransaction::Files(open, _) => open.rollback(),
+            CommandTransaction::Directory(open) => open.rollback(),
+        }
+    }
+}
+
+fn current_directory() -> Result<PathBuf> {
+    std::env::current_dir().context("finding the current directory")
 }
 
 /// Returns the exit code of a command as shells give it.
