@@ -104,13 +104,9 @@ impl Error {
     /// Creates the error of a conflict about these paths.
     #[must_use]
     pub fn conflict(paths: Vec<Vec<u8>>) -> Error {
-        let named: Vec<String> = paths
-            .iter()
-            .map(|path| format!("\"{}\"", path.escape_ascii()))
-            .collect();
         let message = format!(
             "another commit has changed {} since the transaction began, and the transaction depends on it: run the transaction again",
-            named.join(", ")
+            shown(&paths)
         );
         Error {
             paths,
@@ -131,10 +127,16 @@ impl Error {
         self.source.as_deref()
     }
 
-    /// Adds paths that the error is about.
+    /// Adds paths that a conflict or a lock is about.
     pub(crate) fn with_paths(mut self, paths: Vec<Vec<u8>>) -> Error {
-        let message = Error::conflict(paths.clone()).message;
-        (self.message, self.paths) = (message, paths);
+        self.message = match self.store_error().map(alluvium::Error::kind) {
+            Some(alluvium::ErrorKind::TimedOut) => format!(
+                "{} is locked by another transaction: commit or roll back that transaction, or wait longer (`TransactionOptions::lock_timeout`)",
+                shown(&paths)
+            ),
+            _ => Error::conflict(paths.clone()).message,
+        };
+        self.paths = paths;
         self
     }
 
@@ -189,6 +191,15 @@ impl Error {
             ErrorKind::Damaged | ErrorKind::NewerVersion | ErrorKind::Io => libc::EIO,
         }
     }
+}
+
+/// Returns paths as a message shows them.
+fn shown(paths: &[Vec<u8>]) -> String {
+    let shown: Vec<String> = paths
+        .iter()
+        .map(|path| format!("\"{}\"", path.escape_ascii()))
+        .collect();
+    shown.join(", ")
 }
 
 impl From<alluvium::Error> for Error {

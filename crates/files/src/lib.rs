@@ -41,3 +41,8 @@ pub use types::{
 
 #[cfg(test)]
 mod tests;
+
+/// Runs the examples in `docs/files.md` as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/files.md")]
+struct FilesPage;

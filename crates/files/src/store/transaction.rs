@@ -45,15 +45,16 @@ pub struct FilesTransaction {
 struct OpenParts {
     transaction: Transaction,
     state: TransactionState,
-    /// What the transaction has found, to name paths in conflicts.
-    before: Snapshot,
+    /// What the transaction has found, to name paths in conflicts, unless it reads the newest state.
+    before: Option<Snapshot>,
 }
 
 impl FilesTransaction {
     pub(super) fn begin(store: &Arc<FileStore>, options: &TransactionOptions) -> FilesTransaction {
+        let transaction = store.db.begin_with(options);
         let parts = OpenParts {
-            before: store.db.snapshot(),
-            transaction: store.db.begin_with(options),
+            before: transaction.sequence().map(|_| store.db.snapshot()),
+            transaction,
             state: TransactionState::default(),
         };
         FilesTransaction {
@@ -90,7 +91,11 @@ impl FilesTransaction {
                 state.into_changes(self.view.number).complete(&self.store);
                 Ok(())
             }
-            Err(error) => Err(conflict::describe(&self.store, error.into(), Some(&parts.before))),
+            Err(error) => Err(conflict::describe(
+                &self.store,
+                error.into(),
+                parts.before.as_ref(),
+            )),
         }
     }
 

@@ -189,6 +189,40 @@ fn changes_of_one_file_conflict_and_of_two_do_not() {
     });
 }
 
+/// Without a lookup before, the operation alone depends on what it has checked.
+#[test]
+fn operations_by_inode_depend_on_what_they_have_checked() {
+    let create = |transaction: &FilesTransaction, parent, name: &[u8]| {
+        let created = transaction.create(parent, name, &node(FileKind::Regular));
+        created.map(drop)
+    };
+    let inner = |place: &TestPlace| assert_eq!(directory(&place.files, ROOT, b"inner"), Inode(2));
+    // The first inode that a file system creates.
+    let inode = Inode(2);
+    conflict(&inner, &|one| create(one, inode, b"x"), &|other| {
+        create(other, inode, b"x")
+    });
+    conflict(&inner, &|one| create(one, inode, b"x"), &|other| {
+        other.remove_directory(ROOT, b"inner")
+    });
+    let one_file = |place: &TestPlace| assert_eq!(file(&place.files, ROOT, b"file"), Inode(2));
+    conflict(
+        &one_file,
+        &|one| one.link(inode, ROOT, b"x").map(drop),
+        &|other| other.unlink(ROOT, b"file"),
+    );
+    conflict(
+        &one_file,
+        &|one| one.write(inode, WritePosition::End, b"x").map(drop),
+        &|other| other.write(inode, WritePosition::End, b"y").map(drop),
+    );
+    conflict(
+        &one_file,
+        &|one| one.rename(ROOT, b"file", ROOT, b"x", RenameMode::Keep),
+        &|other| create(other, ROOT, b"x"),
+    );
+}
+
 #[test]
 fn link_counts_are_right_whoever_commits_first() {
     let linked = |place: &TestPlace| {
@@ -382,6 +416,10 @@ fn a_locking_transaction_keeps_others_waiting() {
     let error = create(&other, b"/a/1").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert_eq!(error.paths(), [b"/a/1"], "{error}");
+    assert!(
+        error.to_string().contains("is locked by another transaction"),
+        "{error}"
+    );
     one.commit().unwrap();
     fails(
         other.create(other.resolve(b"/a").unwrap(), b"1", &node(FileKind::Regular)),

@@ -222,6 +222,31 @@ fn on_a_full_disk_files_are_cut_and_removed() {
 }
 
 #[test]
+fn a_store_that_is_open_for_reading_shows_its_files() {
+    let disk = SimDirectory::new(1);
+    let options = Options::new().memory(16 << 20);
+    let db = options.open_in(Arc::new(disk.clone())).unwrap();
+    let files = Files::open(&db, "test").unwrap();
+    files.write_file(b"/file", b"text", 0o644).unwrap();
+    let held = files.resolve(b"/file").unwrap();
+    files.hold(held).unwrap();
+    files.unlink(ROOT, b"file").unwrap();
+    files.write_file(b"/file", b"other", 0o644).unwrap();
+    drop(files);
+    db.close().unwrap();
+    let db = options.open_read_only_in(Arc::new(disk.clone())).unwrap();
+    let files = Files::open(&db, "test").unwrap();
+    assert_eq!(files.read_file(b"/file").unwrap(), b"other");
+    fails(files.unlink(ROOT, b"file"), ErrorKind::ReadOnly);
+    fails(
+        files.create(ROOT, b"x", &node(FileKind::Regular)),
+        ErrorKind::ReadOnly,
+    );
+    fails(Files::open(&db, "none"), ErrorKind::ReadOnly);
+    assert_eq!(files.check().unwrap().orphans, 1);
+}
+
+#[test]
 fn orphans_of_a_process_that_ended_are_removed_by_the_next_opening() {
     let disk = SimDirectory::new(1);
     let open = |disk: &SimDirectory| {
