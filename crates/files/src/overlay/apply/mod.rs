@@ -93,6 +93,12 @@ pub(super) fn directories_without_record(upper: &UpperStore) -> Result<BTreeSet<
 fn take_steps(lower: &dyn FileSystem, upper: &UpperStore, stage_name: &[u8]) -> Result<()> {
     let tree = FinalTree::read(upper)?;
     let steps = plan::plan(upper, &tree);
+    if steps
+        .iter()
+        .all(|step| matches!(step, ApplyStep::Seal | ApplyStep::Sync))
+    {
+        return Ok(());
+    }
     let found = stage::find(lower, stage_name)?;
     let sealed = match found {
         Some(stage) if stage::is_sealed(lower, stage)? => Some(stage),

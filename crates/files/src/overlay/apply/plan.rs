@@ -170,7 +170,8 @@ fn plan_changed(upper: &UpperStore, tree: &FinalTree, inode: Inode, parts: &mut 
     parts.dress.push(ApplyStep::Dress(inode));
 }
 
-/// Plans the new names of an inode of the lower that is no directory and is not built.
+/// Plans the new names of an inode of the lower that is no directory and is not built, and a name in
+/// the stage if it cannot be reached otherwise until the end.
 fn plan_moved(tree: &FinalTree, inode: Inode, parts: &mut PlanParts) {
     let is_moved = |place: &NamePlace| tree.base_of(place).is_none_or(|base| base.inode != inode);
     let names: Vec<NamePlace> = tree
@@ -182,7 +183,9 @@ fn plan_moved(tree: &FinalTree, inode: Inode, parts: &mut PlanParts) {
     let Some(origin) = tree.lower_names.get(&inode).and_then(|names| names.first()) else {
         return;
     };
-    if names.is_empty() {
+    let stays = |place: &NamePlace| !tree.markers.contains_key(place) || !is_moved(place);
+    // An inode that loses all names that are known may have others, under which it is still seen.
+    if names.is_empty() && tree.names_of(inode).iter().any(stays) {
         return;
     }
     parts.pin.push(ApplyStep::Pin(inode, origin.clone()));

@@ -1,7 +1,7 @@
 //! The stage, a directory in the root of the lower in which an apply prepares what appears.
 
 use crate::contract::FileSystem;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::upper::absent_as_none;
 use crate::types::{AttributeChange, FileKind, Inode, NewNode};
 
@@ -32,10 +32,21 @@ fn own_group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// Returns the stage, if there is one.
+/// Returns the stage, if there is one. In a directory that everyone can write, others could put
+/// something in its place.
 pub(super) fn find(lower: &dyn FileSystem, name: &[u8]) -> Result<Option<Inode>> {
-    let found = absent_as_none(lower.lookup(Inode::ROOT, name))?;
-    Ok(found.map(|found| found.inode))
+    let Some(found) = absent_as_none(lower.lookup(Inode::ROOT, name))? else {
+        return Ok(None);
+    };
+    let is_own = found.kind == FileKind::Directory && found.user == own_user() && found.mode & 0o077 == 0;
+    if is_own {
+        return Ok(Some(found.inode));
+    }
+    let text = format!(
+        "\"{}\" was not created by this user for an apply: remove it",
+        String::from_utf8_lossy(name)
+    );
+    Err(Error::new(ErrorKind::NotPermitted, text))
 }
 
 /// Creates an empty stage. An access control list that the root gives to new entries must not

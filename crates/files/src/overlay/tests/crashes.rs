@@ -132,7 +132,7 @@ fn committed(
     fill(&bench);
     let overlay = bench.create();
     change(&overlay);
-    let wanted = image(&overlay, ImageTimes::With);
+    let wanted = bench.view_image();
     overlay.commit().unwrap();
     (bench, wanted)
 }

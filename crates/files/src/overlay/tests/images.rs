@@ -116,6 +116,18 @@ fn node_image(files: &dyn FileSystem, inode: Inode, times: ImageTimes, first: &s
     }
 }
 
+/// Returns an image without its times.
+pub(super) fn without_times(image: &TreeImage) -> TreeImage {
+    let strip = |node: &NodeImage| NodeImage {
+        modified: None,
+        ..node.clone()
+    };
+    image
+        .iter()
+        .map(|(path, node)| (path.clone(), strip(node)))
+        .collect()
+}
+
 /// Fails with the paths that differ.
 #[track_caller]
 pub(super) fn assert_same(found: &TreeImage, wanted: &TreeImage, what: &str) {

@@ -65,6 +65,15 @@ impl OverlayBench {
         Overlay::open(self.lower(), self.upper(), Inode::ROOT).unwrap()
     }
 
+    /// Returns what the view shows, through a copy of the upper. The transaction does not depend on
+    /// what the image looks at.
+    fn view_image(&self) -> images::TreeImage {
+        self.copy("upper", "looked at");
+        let upper = OrdinaryDirectory::open(&self.path("looked at"), AccessTimes::Update).unwrap();
+        let overlay = Overlay::open(self.lower(), Arc::new(upper), Inode::ROOT).unwrap();
+        images::image(&overlay, images::ImageTimes::With)
+    }
+
     fn apply(&self) -> Result<ApplyOutcome> {
         apply(&*self.lower(), self.upper(), Inode::ROOT)
     }
