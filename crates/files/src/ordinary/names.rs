@@ -69,9 +69,11 @@ impl OrdinaryDirectory {
         })?;
         self.listings.forget(parent);
         let known = self.nodes.see(FileIdentity::of(&found), Some((parent, name)));
-        if node.kind == FileKind::Regular && !self.is_root {
+        if node.kind == FileKind::Regular && !self.is_root && node.mode & 0o200 == 0 {
             // A mode without the permission to write holds for later opens only.
-            known.state.lock().writing = Some(Arc::new(file));
+            let file = Arc::new(file);
+            known.state.lock().writing = Some(file.clone());
+            self.nodes.attach(&known, file);
         }
         Ok(attributes_of(known.inode, &found))
     }

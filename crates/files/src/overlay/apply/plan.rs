@@ -170,8 +170,8 @@ fn plan_changed(upper: &UpperStore, tree: &FinalTree, inode: Inode, parts: &mut 
     parts.dress.push(ApplyStep::Dress(inode));
 }
 
-/// Plans the new names of an inode of the lower that is no directory and is not built, and a name in
-/// the stage if it cannot be reached otherwise until the end.
+/// Plans the new names of an inode of the lower that is no directory and is not built. It gets a
+/// name in the stage if it cannot be reached otherwise until the end.
 fn plan_moved(tree: &FinalTree, inode: Inode, parts: &mut PlanParts) {
     let is_moved = |place: &NamePlace| tree.base_of(place).is_none_or(|base| base.inode != inode);
     let names: Vec<NamePlace> = tree

@@ -84,6 +84,18 @@ impl OverlayBench {
     }
 }
 
+/// Returns whether random modes are no obstacle, and records otherwise that the test was skipped.
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        alluvium_device::skipped!(
+            "root",
+            "files of all modes are read and written, which only root may do"
+        );
+    }
+    is_root
+}
+
 fn copy_tree(from: &Path, to: &Path) {
     let _ = std::fs::remove_dir_all(to);
     let copied = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
