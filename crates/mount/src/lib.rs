@@ -22,7 +22,7 @@
 mod acl;
 mod attach;
 mod error;
-mod fuse;
+mod kernel;
 mod mount;
 mod nodes;
 mod notices;

@@ -1,6 +1,6 @@
 //! A device that is mounted somewhere, and the file system that answers its requests.
 
-use crate::fuse::FuseSession;
+use crate::kernel::KernelSession;
 use crate::options::MountOptions;
 use crate::serve::MountServer;
 use alluvium_files::FileSystem;
@@ -22,7 +22,7 @@ pub enum MountState {
 /// Serves a mounted `/dev/fuse` device until the kernel ends the mount, or it is dropped.
 pub struct ServedDevice {
     server: Arc<MountServer>,
-    session: Option<FuseSession>,
+    session: Option<KernelSession>,
 }
 
 /// How long the threads may take to end once the kernel has ended the mount.
@@ -40,7 +40,7 @@ impl ServedDevice {
         options: &MountOptions,
     ) -> io::Result<ServedDevice> {
         let server = Arc::new(MountServer::new(files, options.clone()));
-        let session = FuseSession::start(&server, device).inspect_err(|_| server.end())?;
+        let session = KernelSession::start(&server, device).inspect_err(|_| server.end())?;
         Ok(ServedDevice {
             server,
             session: Some(session),

@@ -60,7 +60,7 @@ fn store_files(path: &Path) -> Outcome<Arc<dyn FileSystem>> {
 }
 
 fn ordinary_files(path: &Path) -> Outcome<Arc<dyn FileSystem>> {
-    Ok(Arc::new(OrdinaryDirectory::open(path, AccessTimes::Kept)?))
+    Ok(Arc::new(OrdinaryDirectory::open(path, AccessTimes::Update)?))
 }
 
 fn serve(files: Arc<dyn FileSystem>, directory: &str, options: &MountOptions) -> Outcome<()> {

@@ -2,7 +2,7 @@
 //!
 //! *Scope*: `/dev/fuse`, `mount(2)`, `umount2(2)`, `fusermount3`, the kernel's table of mounts.
 //!
-//! *Must not depend on*: fuser, requests.
+//! *Must not depend on*: requests.
 
 mod device;
 mod helper;
@@ -10,7 +10,7 @@ mod system;
 mod table;
 
 pub(crate) use device::{KernelMount, kernel_mount};
-pub(crate) use system::{receive_descriptor, send_descriptor, socket_pair};
+pub(crate) use system::{clone_device, receive_descriptor, send_descriptor, socket_pair};
 pub(crate) use table::{process_mounts, read_process_file};
 
 use crate::error::MountError;

@@ -50,6 +50,17 @@ pub(crate) fn open_device() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// Returns another descriptor of a mounted device, from which a further thread reads requests.
+pub(crate) fn clone_device(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    /// `FUSE_DEV_IOC_CLONE` of `linux/fuse.h`: `_IOR(229, 0, uint32_t)`.
+    const CLONE: u32 = 0x8004_e500;
+    let clone = open_device()?;
+    let mut number = device.as_raw_fd().cast_unsigned();
+    // SAFETY: the kernel reads a 32-bit number, which lives during the call.
+    checked(unsafe { libc::ioctl(clone.as_raw_fd(), CLONE.into(), &raw mut number) })?;
+    Ok(clone)
+}
+
 /// Returns two connected sockets that keep messages apart.
 pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut pair: [RawFd; 2] = [-1; 2];

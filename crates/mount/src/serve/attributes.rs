@@ -1,6 +1,6 @@
 //! Attributes, and what their changes take away: set-user-ID bits, entries of access control lists.
 
-use super::{Answer, MountRequest, NodeReply, RequestCaller};
+use super::{Answer, MountRequest, NodeReply, RequestCaller, WritePrivileges};
 use crate::acl::{self, AccessList};
 use alluvium_files::{AttributeChange, Attributes, ErrorKind, FileKind, Inode, SetMode};
 
@@ -24,13 +24,13 @@ impl MountRequest<'_> {
 
     pub(crate) fn set_attributes(
         &self,
-        caller: RequestCaller,
         inode: Inode,
         mut change: AttributeChange,
+        privileges: WritePrivileges,
     ) -> Answer<NodeReply> {
         let epoch = self.epoch();
         let changes_owner = change.user.is_some() || change.group.is_some();
-        let changes_contents = change.size.is_some() && !caller.keeps_privileges();
+        let changes_contents = change.size.is_some() && privileges == WritePrivileges::Removed;
         if change.mode.is_none() && (changes_owner || changes_contents) {
             let before = self.files.attributes(inode)?;
             let mode = unprivileged(before.mode);

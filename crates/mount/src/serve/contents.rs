@@ -25,7 +25,7 @@ const LONGEST_COPY: u64 = 64 << 20;
 
 impl MountRequest<'_> {
     /// Opens a file; `flags` are those of `open(2)`.
-    pub(crate) fn open(&self, caller: RequestCaller, inode: Inode, flags: i32) -> Answer<()> {
+    pub(crate) fn open(&self, inode: Inode, flags: i32, privileges: WritePrivileges) -> Answer<()> {
         self.nodes().open(self.files, inode)?;
         if flags & libc::O_TRUNC == 0 {
             return Ok(());
@@ -34,7 +34,7 @@ impl MountRequest<'_> {
             size: Some(0),
             ..AttributeChange::default()
         };
-        let truncated = self.set_attributes(caller, inode, change);
+        let truncated = self.set_attributes(inode, change, privileges);
         if truncated.is_err() {
             self.nodes().close(self.files, inode);
         }

@@ -1,6 +1,6 @@
 //! Extended attributes, and access control lists among them.
 
-use super::{Answer, ErrorNumber, MountRequest, RequestCaller};
+use super::{Answer, ErrorNumber, MountRequest, RequestCaller, WritePrivileges};
 use crate::acl::{self, AccessList};
 use alluvium_files::{AttributeChange, ErrorKind, Inode, SetMode};
 
@@ -25,14 +25,15 @@ impl MountRequest<'_> {
         Ok(list)
     }
 
-    /// Sets an extended attribute; `flags` are those of `setxattr(2)`.
+    /// Sets an extended attribute; `flags` are those of `setxattr(2)`. With `privileges` removed, an
+    /// access control list takes the set-group-ID bit away.
     pub(crate) fn set_extended_attribute(
         &self,
-        caller: RequestCaller,
         inode: Inode,
         name: &[u8],
         value: &[u8],
         flags: i32,
+        privileges: WritePrivileges,
     ) -> Answer<()> {
         let mode = match flags {
             0 => SetMode::Any,
@@ -41,7 +42,7 @@ impl MountRequest<'_> {
             _ => return Err(ErrorNumber(libc::EINVAL)),
         };
         if name == acl::ACCESS {
-            return self.set_access_list(caller, inode, value);
+            return self.set_access_list(inode, value, privileges);
         }
         if name == acl::DEFAULT {
             AccessList::decode(value).ok_or(ErrorNumber(libc::EINVAL))?;
@@ -52,11 +53,11 @@ impl MountRequest<'_> {
     }
 
     /// Sets the access control list of an inode, and with it the permission bits.
-    fn set_access_list(&self, caller: RequestCaller, inode: Inode, value: &[u8]) -> Answer<()> {
+    fn set_access_list(&self, inode: Inode, value: &[u8], privileges: WritePrivileges) -> Answer<()> {
         let list = AccessList::decode(value).ok_or(ErrorNumber(libc::EINVAL))?;
         let before = self.files.attributes(inode)?;
         let mut mode = before.mode & !0o777 | list.mode();
-        if caller.user != 0 && caller.group != before.group {
+        if privileges == WritePrivileges::Removed {
             mode &= !SET_GROUP;
         }
         if list.is_minimal() {

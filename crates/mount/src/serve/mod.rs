@@ -2,7 +2,7 @@
 //!
 //! *Scope*: what a request does to the file system; what the mount must remember between requests.
 //!
-//! *Must not depend on*: fuser, how a mount is attached.
+//! *Must not depend on*: messages of the kernel, how a mount is attached.
 //!
 //! Invariants: M3, M4 and M5 of the crate.
 
@@ -13,7 +13,7 @@ mod extended;
 mod names;
 
 pub(crate) use contents::{CopyRange, WritePrivileges};
-pub(crate) use directories::{ListingDetail, ListingSpace};
+pub(crate) use directories::{ListedEntry, ListingDetail, ListingSpace};
 pub(crate) use names::FileCreation;
 
 use crate::nodes::KernelReferences;
@@ -145,7 +145,7 @@ impl MountServer {
 }
 
 impl MountRequest<'_> {
-    fn options(&self) -> &MountOptions {
+    pub(crate) fn options(&self) -> &MountOptions {
         &self.server.options
     }
 

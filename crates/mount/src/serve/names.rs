@@ -76,6 +76,27 @@ impl MountRequest<'_> {
         Ok(reply)
     }
 
+    /// Creates a file without a name, and opens it.
+    pub(crate) fn create_unnamed(
+        &self,
+        caller: RequestCaller,
+        parent: Inode,
+        creation: FileCreation<'_>,
+    ) -> Answer<NodeReply> {
+        let epoch = self.epoch();
+        let lists = self.inherit(parent, creation)?;
+        let node = new_node(caller, creation, lists.mode);
+        let attributes = self.files.create_unnamed(parent, &node)?;
+        self.nodes().opened(attributes.inode);
+        let reply = self
+            .set_lists(&attributes, &lists)
+            .and_then(|()| self.remembered(epoch, attributes.clone()));
+        if reply.is_err() {
+            self.close(attributes.inode);
+        }
+        reply
+    }
+
     /// Returns what a new inode inherits from its directory's default access control list.
     fn inherit(&self, parent: Inode, creation: FileCreation<'_>) -> Answer<InheritedLists> {
         let without_list = InheritedLists {

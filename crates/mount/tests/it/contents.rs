@@ -120,6 +120,48 @@ fn an_unlinked_file_is_there_until_it_is_closed() {
 }
 
 #[test]
+fn a_file_without_a_name_gets_one_or_goes() {
+    need_mounts!();
+    let mounted = MountedDirectory::new();
+    let unnamed = || {
+        let mut options = File::options();
+        options
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .custom_flags(libc::O_TMPFILE);
+        options.open(mounted.directory.path()).unwrap()
+    };
+    let mut file = unnamed();
+    file.write_all(b"contents").unwrap();
+    let metadata = file.metadata().unwrap();
+    let nlink = std::os::unix::fs::MetadataExt::nlink(&metadata);
+    assert_eq!((metadata.len(), nlink), (8, 0));
+    assert_eq!(fs::read_dir(mounted.directory.path()).unwrap().count(), 0);
+    let (from, to) = (
+        c_path(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref()),
+        c_path(&mounted.path("a")),
+    );
+    // SAFETY: both paths end with a zero byte.
+    let linked = unsafe {
+        libc::linkat(
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            to.as_ptr(),
+            libc::AT_SYMLINK_FOLLOW,
+        )
+    };
+    checked(linked).unwrap();
+    drop(file);
+    assert_eq!(fs::read(mounted.path("a")).unwrap(), b"contents");
+    drop(unnamed());
+    wait_until("removal", || {
+        mounted.files.inodes() == 2 && mounted.files.holds() == 0
+    });
+}
+
+#[test]
 fn direct_writes_and_cached_reads_see_each_other() {
     need_mounts!();
     let mounted = MountedDirectory::new();

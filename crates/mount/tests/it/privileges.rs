@@ -267,6 +267,8 @@ fn times_have_nanoseconds_also_before_1970() {
         (0, 0),
         (1 << 40, 1),
         (-5, 0),
+        (i64::MIN + 1, 1),
+        (i64::MAX - 1, 999_999_999),
     ] {
         let time = libc::timespec {
             tv_sec: seconds,
@@ -284,4 +286,16 @@ fn times_have_nanoseconds_also_before_1970() {
         assert_eq!((now.mtime(), now.mtime_nsec()), (seconds, nanoseconds));
         assert_eq!((now.atime(), now.atime_nsec()), before);
     }
+}
+
+#[test]
+fn the_time_of_creation_is_told() {
+    need_mounts!();
+    let mounted = MountedDirectory::new();
+    fs::write(mounted.path("a"), b"").unwrap();
+    let before = fs::metadata(mounted.path("a")).unwrap();
+    fs::write(mounted.path("a"), b"more").unwrap();
+    let after = fs::metadata(mounted.path("a")).unwrap();
+    assert_eq!(after.created().unwrap(), before.created().unwrap());
+    assert!(after.created().unwrap() <= before.modified().unwrap());
 }
