@@ -93,8 +93,8 @@ fn measure_all(directory: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Measures files on a mount. What the kernel would remember is measured on a second one, which lets
-/// it remember nothing.
+/// Measures files on a mount. What the kernel would remember is measured on a second one, which
+/// lets it remember nothing.
 fn mounted(files: &Arc<dyn FileSystem>, directory: &Path, options: &MountOptions) -> Outcome<Vec<Sample>> {
     let forgetful = MountOptions {
         entry_timeout: Duration::ZERO,

@@ -1,6 +1,6 @@
 //! Requests of the kernel, passed on to [`MountRequest`], and their answers.
 
-use super::format::{AnswerWriter, ListedAttributes};
+use super::answers::{AnswerWriter, ListedAttributes};
 use super::requests::{KernelRequest, RequestArguments};
 use crate::options::PageRetention;
 use crate::serve::{
@@ -222,17 +222,17 @@ fn answer_directory(
     match request.arguments {
         RequestArguments::OpenDirectory => writer.opened(serving.open_directory(directory)?, 0),
         RequestArguments::List { handle, offset, size } => {
-            serving.list(directory, handle, offset, ListingDetail::Kinds, |entry| {
-                write_listed(writer, size, entry, None)
-            })?
+            let add = |entry: &ListedEntry<'_>| write_listed(writer, size, entry, None);
+            serving.list(directory, handle, offset, ListingDetail::Kinds, add)?;
         }
         RequestArguments::ListAttributes { handle, offset, size } => {
-            serving.list(directory, handle, offset, ListingDetail::Attributes, |entry| {
+            let add = |entry: &ListedEntry<'_>| {
                 let attributes = entry.reply.as_ref().map_or(ListedAttributes::Unknown, |node| {
                     ListedAttributes::Known(&node.attributes, node.entry_timeout, node.attribute_timeout)
                 });
-                write_listed(writer, size, entry, Some(attributes))
-            })?
+                write_listed(writer, size, entry, Some(&attributes))
+            };
+            serving.list(directory, handle, offset, ListingDetail::Attributes, add)?;
         }
         RequestArguments::ReleaseDirectory(handle) => serving.close_directory(directory, handle),
         _ => return Err(ErrorNumber(libc::ENOSYS)),
@@ -244,7 +244,7 @@ fn write_listed(
     writer: &mut AnswerWriter,
     size: usize,
     entry: &ListedEntry<'_>,
-    attributes: Option<ListedAttributes<'_>>,
+    attributes: Option<&ListedAttributes<'_>>,
 ) -> ListingSpace {
     let listed = (entry.name, entry.inode, entry.kind, entry.offset);
     if writer.directory_entry(size, listed, attributes) {
@@ -288,7 +288,7 @@ fn answer_contents(
         }
         Arguments::Release => serving.close(inode),
         Arguments::Allocate { offset, length, mode } => {
-            serving.allocate(caller(request), inode, offset, length, mode)?
+            serving.allocate(caller(request), inode, offset, length, mode)?;
         }
         Arguments::Seek { offset, whence } => writer.u64(serving.seek(inode, offset, whence)?),
         Arguments::Copy {

@@ -10,15 +10,15 @@
 //! - **K1** Every request but those without an answer is answered once, also if its bytes are not
 //!   understood: ENOSYS tells the kernel to do without.
 
+mod answers;
 mod dispatch;
-mod format;
 mod requests;
 
 use crate::attach::clone_device;
 use crate::notices::{KernelNotice, NoticeQueue};
 use crate::options::{MountOptions, PageRetention, WriteCaching};
 use crate::serve::{ErrorNumber, MountServer};
-use format::{AnswerWriter, MountAcceptance, STALE_ENTRY, STALE_INODE};
+use answers::{AnswerWriter, MountAcceptance, STALE_ENTRY, STALE_INODE};
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -97,7 +97,7 @@ impl KernelSession {
         }
         let notices = server.notices().clone();
         threads.push(thread("notices", move || {
-            send_notices(&notices, notifying.as_fd())
+            send_notices(&notices, notifying.as_fd());
         })?);
         Ok(KernelSession { threads, end })
     }
@@ -153,9 +153,9 @@ impl Drop for ReadingThread<'_> {
 fn greet(device: BorrowedFd<'_>, options: &MountOptions) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let length = read(device, &mut buffer)?;
-    let offer = buffer.get(..length).and_then(format::decode_offer);
+    let offer = buffer.get(..length).and_then(requests::decode_offer);
     let offer = offer.ok_or_else(|| io::Error::other("the kernel does not begin with an offer"))?;
-    if offer.version.0 != format::VERSION.0 || offer.version.1 < OLDEST_MINOR {
+    if offer.version.0 != requests::VERSION.0 || offer.version.1 < OLDEST_MINOR {
         let (major, minor) = offer.version;
         return Err(io::Error::other(format!(
             "the kernel's version of FUSE is {major}.{minor}, and 7.{OLDEST_MINOR} is needed: use Linux 5.4 or newer"
@@ -214,7 +214,7 @@ fn read(device: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
 
 /// Writes an answer or a notice, which the kernel takes whole.
 fn send(device: BorrowedFd<'_>, number: u64, code: i32, body: &[u8]) -> io::Result<()> {
-    let header = format::encode_header(number, code, body.len());
+    let header = answers::encode_header(number, code, body.len());
     rustix::io::writev(device, &[IoSlice::new(&header), IoSlice::new(body)])?;
     Ok(())
 }
@@ -235,10 +235,10 @@ fn read_requests(server: &MountServer, device: BorrowedFd<'_>) {
         let Some(bytes) = buffer.get(..length) else {
             return;
         };
-        let Some(number) = format::decode_number(bytes) else {
+        let Some(number) = requests::decode_number(bytes) else {
             continue;
         };
-        let answer = match format::decode_request(bytes) {
+        let answer = match requests::decode_request(bytes) {
             Some(request) => server.answer(|serving| dispatch::answer(serving, &request)),
             None => Err(ErrorNumber(libc::ENOSYS)),
         };

@@ -25,8 +25,8 @@ impl MountRequest<'_> {
         Ok(list)
     }
 
-    /// Sets an extended attribute; `flags` are those of `setxattr(2)`. With `privileges` removed, an
-    /// access control list takes the set-group-ID bit away.
+    /// Sets an extended attribute; `flags` are those of `setxattr(2)`. With `privileges` removed,
+    /// an access control list takes the set-group-ID bit away.
     pub(crate) fn set_extended_attribute(
         &self,
         inode: Inode,

@@ -228,8 +228,8 @@ impl View {
         Ok(rustix::process::pidfd_send_signal(&self.handle, signal)?)
     }
 
-    /// Waits until the command has ended, and its descendants as [`DescendantPolicy`] says. Afterwards
-    /// nothing reaches the file system through the view.
+    /// Waits until the command has ended, and its descendants as [`DescendantPolicy`] says.
+    /// Afterwards nothing reaches the file system through the view.
     ///
     /// # Errors
     /// [`MountError::System`] if the command's status cannot be found out.

@@ -1,25 +1,37 @@
 //! The requests of the kernel.
+//!
+//! *Scope*: requests as values, and their bytes.
+//!
+//! *Must not depend on*: what they do.
+//!
+//! Invariants:
+//!
+//! - **K2** No bytes of a request make the decoder panic.
+
+mod format;
+
+pub(super) use format::{VERSION, decode_number, decode_offer, decode_request};
 
 use alluvium_files::{AttributeChange, Inode};
 
 /// A request.
-pub(super) struct KernelRequest<'a> {
+pub(in crate::kernel) struct KernelRequest<'a> {
     /// The inode that it is about; for names, their directory.
-    pub(super) inode: Inode,
+    pub(in crate::kernel) inode: Inode,
     pub(super) user: u32,
-    pub(super) group: u32,
-    pub(super) arguments: RequestArguments<'a>,
+    pub(in crate::kernel) group: u32,
+    pub(in crate::kernel) arguments: RequestArguments<'a>,
 }
 
 /// A change of attributes.
-pub(super) struct SetAttributes {
-    pub(super) change: AttributeChange,
+pub(in crate::kernel) struct SetAttributes {
+    pub(in crate::kernel) change: AttributeChange,
     /// The caller may not keep set-user-ID bits over a change of the contents.
-    pub(super) removes_privileges: bool,
+    pub(in crate::kernel) removes_privileges: bool,
 }
 
 /// The operation and its arguments.
-pub(super) enum RequestArguments<'a> {
+pub(in crate::kernel) enum RequestArguments<'a> {
     Lookup(&'a [u8]),
     Forget(u64),
     ForgetMany(Vec<(Inode, u64)>),
@@ -130,4 +142,12 @@ pub(super) enum RequestArguments<'a> {
     Control,
     Interrupt,
     Destroy,
+}
+
+/// What the kernel offers at the beginning.
+pub(in crate::kernel) struct KernelOffer {
+    pub(in crate::kernel) number: u64,
+    pub(in crate::kernel) version: (u32, u32),
+    pub(in crate::kernel) readahead: u32,
+    pub(in crate::kernel) flags: u64,
 }
