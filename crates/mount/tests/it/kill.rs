@@ -3,6 +3,7 @@
 use crate::memory::MemoryFiles;
 use crate::support::{errno, need_mounts};
 use crate::views::wait_until;
+use alluvium_files::{FileSystem, Inode};
 use alluvium_mount::{Mount, MountError, MountOptions, MountState, View, ViewOptions};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -29,7 +30,11 @@ fn a_process_that_serves_until_it_is_killed() {
         let mut command = Command::new("sh");
         let script = "(while :; do echo >> tick || exit; sleep 0.01; done) & exec sleep 3600";
         command.args(["-c", script]);
-        let view = View::start(files, directory, command, &ViewOptions::default()).unwrap();
+        let shared: Arc<dyn FileSystem> = files.clone();
+        let view = View::start(shared, directory, command, &ViewOptions::default()).unwrap();
+        wait_until("the command's child", || {
+            files.lookup(Inode::ROOT, b"tick").is_ok()
+        });
         println!("\nserving {}", view.process_id());
         view.wait().unwrap();
     }
@@ -137,7 +142,7 @@ fn bad_directories_are_refused_with_advice() {
 fn a_mount_in_use_is_not_unmounted_but_dropped() {
     need_mounts!();
     let (files, directory) = (Arc::new(MemoryFiles::new()), tempfile::tempdir().unwrap());
-    let shared: Arc<dyn alluvium_files::FileSystem> = files.clone();
+    let shared: Arc<dyn FileSystem> = files.clone();
     let mut mount = Mount::new(shared, directory.path(), &MountOptions::default()).unwrap();
     let open = fs::File::create(directory.path().join("a")).unwrap();
     let error = mount.unmount().unwrap_err();

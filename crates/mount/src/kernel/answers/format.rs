@@ -314,6 +314,6 @@ mod tests {
     #[test]
     fn device_numbers_have_the_kernels_encoding() {
         assert_eq!(encode_device(libc::makedev(8, 1)), 0x0801);
-        assert_eq!(encode_device(libc::makedev(3, 0x1_1170)), 0x1111_0370);
+        assert_eq!(encode_device(libc::makedev(3, 0x1_1170)), 0x1110_0370);
     }
 }

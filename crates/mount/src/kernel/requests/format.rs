@@ -408,6 +408,6 @@ mod tests {
     #[test]
     fn device_numbers_are_put_together() {
         assert_eq!(decode_device(0x0801), libc::makedev(8, 1));
-        assert_eq!(decode_device(0x1111_0370), libc::makedev(3, 0x1_1170));
+        assert_eq!(decode_device(0x1110_0370), libc::makedev(3, 0x1_1170));
     }
 }
