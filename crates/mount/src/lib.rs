@@ -13,7 +13,8 @@
 //!   them.
 //! - **M3** The file system holds an inode once for each open file, and once for each directory or
 //!   special file that the kernel refers to. The end of a mount takes all of these back.
-//! - **M4** After [`Mount::unmount`] and [`View::wait`], nothing reaches the file system any more.
+//! - **M4** After [`Mount::unmount`] and [`CommandView::wait`], nothing reaches the file system any
+//!   more.
 //! - **M5** A panic in a handler answers EIO to that request, and the mount continues.
 
 #![warn(missing_docs)]
@@ -37,5 +38,6 @@ pub use mount::Mount;
 pub use options::{DeviceFiles, MountAccess, MountOptions, MountWritability, PageRetention, WriteCaching};
 pub use served::{DeviceServer, MountState, ServedDevice};
 pub use view::{
-    DescendantPolicy, SignalForwarding, View, ViewOptions, ViewOutcome, run_in_served_view, run_in_view,
+    CommandView, DescendantPolicy, SignalForwarding, ViewOptions, ViewOutcome, run_in_served_view,
+    run_in_view,
 };

@@ -365,46 +365,63 @@ enum KilledFiles {
     OfDirectory,
 }
 
-/// Runs the script in a transaction, kills a process at a random moment, and compares the files with
-/// the trees before and after.
-fn survive_kills(rounds: u64, bytes: u64, files: KilledFiles) {
-    let place = Place::new();
-    let [work, before, after] = ["work", "before", "after"].map(|name| place.path(name));
-    for directory in [&work, &before] {
-        fs::create_dir(directory).unwrap();
+/// Transactions that are killed: a directory in which commands see the files, and copies of the
+/// trees before and after the transaction under way.
+struct KillRun {
+    place: Place,
+    files: KilledFiles,
+    bytes: u64,
+    random: fastrand::Rng,
+    /// How long a commit has taken from the end of the command.
+    commit_time: Duration,
+}
+
+impl KillRun {
+    fn new(bytes: u64, files: KilledFiles) -> KillRun {
+        let place = Place::new();
+        for directory in ["work", "before"] {
+            fs::create_dir(place.path(directory)).unwrap();
+        }
+        KillRun {
+            place,
+            files,
+            bytes,
+            random: fastrand::Rng::with_seed(bytes),
+            commit_time: Duration::from_millis(100),
+        }
     }
-    let mut random = fastrand::Rng::with_seed(bytes);
-    let mut commit_time = Duration::from_millis(100);
-    let (mut whole, mut absent) = (0, 0);
-    for round in 1..=rounds {
-        let run = |command: &str, directory: &Path| {
+
+    /// Makes the tree that the script makes of the one before.
+    fn prepare(&self, round: u64) {
+        let _ = fs::remove_dir_all(self.place.path("after"));
+        for (command, directory) in [
+            ("cp -a before after".to_owned(), ""),
+            (change(round, self.bytes), "after"),
+        ] {
             let status = std::process::Command::new("sh")
-                .args(["-c", command])
-                .current_dir(directory)
+                .args(["-c", &command])
+                .current_dir(self.place.path(directory))
                 .status();
             assert!(status.unwrap().success());
-        };
-        let _ = fs::remove_dir_all(&after);
-        run("cp -a before after", before.parent().unwrap());
-        run(&change(round, bytes), &after);
-        let mounted = (round % 2 == 0).then(|| Mounted::new(&place, &[]));
-        let marker = place.path("marker");
+        }
+    }
+
+    /// Runs the script in a transaction, and kills a process at a random moment after the end of
+    /// the script. Returns whether the commit was acknowledged.
+    fn run(&mut self, round: u64) -> bool {
+        let mounted = (round.is_multiple_of(2)).then(|| Mounted::new(&self.place, &[]));
+        let marker = self.place.path("marker");
         let _ = fs::remove_file(&marker);
-        let script = format!("{}\ntouch {}", change(round, bytes), marker.display());
-        let mut child = place
-            .command([
-                "tx",
-                if files == KilledFiles::OfStore {
-                    "--dir"
-                } else {
-                    "--over"
-                },
-                work.to_str().unwrap(),
-                "--",
-                "sh",
-                "-c",
-                &script,
-            ])
+        let script = format!("{}\ntouch {}", change(round, self.bytes), marker.display());
+        let option = match self.files {
+            KilledFiles::OfStore => "--dir",
+            KilledFiles::OfDirectory => "--over",
+        };
+        let mut child = self
+            .place
+            .command(["tx", option])
+            .arg(self.place.path("work"))
+            .args(["--", "sh", "-c", &script])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -414,34 +431,49 @@ fn survive_kills(rounds: u64, bytes: u64, files: KilledFiles) {
             std::thread::sleep(Duration::from_millis(1));
         }
         let marked = Instant::now();
-        let is_killed = round % 8 != 0;
+        let is_killed = !round.is_multiple_of(8);
         if is_killed {
-            std::thread::sleep(commit_time.mul_f64(random.f64() * 1.2));
+            std::thread::sleep(self.commit_time.mul_f64(self.random.f64() * 1.2));
             match &mounted {
-                Some(mounted) if round % 4 == 0 => mounted.signal(libc::SIGKILL),
+                Some(mounted) if round.is_multiple_of(4) => mounted.signal(libc::SIGKILL),
                 _ => child.kill().unwrap(),
             }
         }
-        let acknowledged = child.wait().unwrap().success();
+        let is_acknowledged = child.wait().unwrap().success();
         if !is_killed {
-            assert!(acknowledged);
-            commit_time = marked.elapsed();
+            assert!(is_acknowledged);
+            self.commit_time = marked.elapsed();
         }
-        drop(mounted);
-        let found = if files == KilledFiles::OfStore {
-            place.done(["files", "check"]);
-            let exported = place.path("exported");
-            let _ = fs::remove_dir_all(&exported);
-            place.done(["files", "export", "/", exported.to_str().unwrap()]);
-            tree(&exported)
-        } else {
-            place.done(["tx", "--recover"]);
-            tree(&work)
-        };
-        let (old, new) = (tree(&before), tree(&after));
+        is_acknowledged
+    }
+
+    /// Returns the tree that the transaction has left.
+    fn found(&self) -> BTreeMap<PathBuf, TreeEntry> {
+        if self.files == KilledFiles::OfDirectory {
+            self.place.done(["tx", "--recover"]);
+            return tree(&self.place.path("work"));
+        }
+        self.place.done(["files", "check"]);
+        let exported = self.place.path("exported");
+        let _ = fs::remove_dir_all(&exported);
+        self.place
+            .done(["files", "export", "/", exported.to_str().unwrap()]);
+        tree(&exported)
+    }
+}
+
+/// Kills transactions, and compares the files with the trees before and after.
+fn survive_kills(rounds: u64, bytes: u64, files: KilledFiles) {
+    let mut run = KillRun::new(bytes, files);
+    let [before, after] = ["before", "after"].map(|name| run.place.path(name));
+    let (mut whole, mut absent) = (0, 0);
+    for round in 1..=rounds {
+        run.prepare(round);
+        let is_acknowledged = run.run(round);
+        let (found, old, new) = (run.found(), tree(&before), tree(&after));
         assert!(found == new || found == old, "round {round}: {:?}", found.keys());
         assert!(
-            found == new || !acknowledged,
+            found == new || !is_acknowledged,
             "round {round}: an acknowledged commit is lost"
         );
         if found == new {

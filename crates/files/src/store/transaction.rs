@@ -45,7 +45,8 @@ pub struct FilesTransaction {
 struct OpenParts {
     transaction: Transaction,
     state: TransactionState,
-    /// What the transaction has found, to name paths in conflicts, unless it reads the newest state.
+    /// What the transaction has found, to name paths in conflicts, unless it reads the newest
+    /// state.
     before: Option<Snapshot>,
 }
 

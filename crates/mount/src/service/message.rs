@@ -30,7 +30,8 @@ pub(super) enum FilesRequest {
     /// Serves the view on a mounted FUSE device, whose descriptor follows the frame. The answer
     /// comes once the kernel and the view have agreed.
     Serve,
-    /// Waits until the view is unmounted, or for so many milliseconds. The answer is `Done` if it
+    /// Waits until the view is unmounted, or for this number of milliseconds. The answer is `Done`
+    /// if it
     /// is unmounted, and the number 1 otherwise.
     AwaitUnmount(u32),
     /// Ends all access to the file system through the mounted view.

@@ -5,7 +5,7 @@ use super::message::{FileOperation, FilesReply, NodeDescription};
 use alluvium_files::{Error, FileSystem, NewNode, Result};
 
 /// Most bytes of one answer to a read, and most names of one page of a directory: half of a body,
-/// because names and frames need room, too.
+/// because names and frames need space, too.
 pub(super) const MOST_READ: usize = MOST_BODY / 2;
 pub(super) const MOST_ENTRIES: usize = MOST_READ / 512;
 

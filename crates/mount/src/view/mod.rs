@@ -86,9 +86,10 @@ pub struct ViewOutcome {
     pub ended: Vec<String>,
 }
 
-/// A command that runs in a view of its own. Dropping it without [`View::wait`] kills the command,
+/// A command that runs in a view of its own. Dropping it without [`CommandView::wait`] kills the
+/// command,
 /// and leaves no access to the file system.
-pub struct View {
+pub struct CommandView {
     server: Arc<dyn DeviceServer>,
     has_finished: bool,
     descendants: DescendantPolicy,
@@ -121,7 +122,7 @@ pub fn run_in_view(
     command: Command,
     options: &ViewOptions,
 ) -> Result<ViewOutcome, MountError> {
-    View::start(files, directory, command, options)?.wait()
+    CommandView::start(files, directory, command, options)?.wait()
 }
 
 /// As [`run_in_view`], for a view that `server` serves, for example in another process.
@@ -134,7 +135,7 @@ pub fn run_in_served_view(
     command: Command,
     options: &ViewOptions,
 ) -> Result<ViewOutcome, MountError> {
-    View::start_served(server, directory, command, options)?.wait()
+    CommandView::start_served(server, directory, command, options)?.wait()
 }
 
 /// What the thread that starts the command reports.
@@ -143,7 +144,7 @@ struct RunningCommand {
     handle: OwnedFd,
 }
 
-impl View {
+impl CommandView {
     /// Starts a command in a view of a file system.
     ///
     /// # Errors
@@ -153,8 +154,8 @@ impl View {
         directory: &Path,
         command: Command,
         options: &ViewOptions,
-    ) -> Result<View, MountError> {
-        View::start_served(Arc::new(LocalServer::new(files)), directory, command, options)
+    ) -> Result<CommandView, MountError> {
+        CommandView::start_served(Arc::new(LocalServer::new(files)), directory, command, options)
     }
 
     /// Starts a command in a view that `server` serves.
@@ -166,7 +167,7 @@ impl View {
         directory: &Path,
         command: Command,
         options: &ViewOptions,
-    ) -> Result<View, MountError> {
+    ) -> Result<CommandView, MountError> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let directory = directory
             .canonicalize()
@@ -201,7 +202,7 @@ impl View {
             SignalForwarding::ToCommand => Some(ForwardedSignals::to(handle.clone())),
             SignalForwarding::Off => None,
         };
-        Ok(View {
+        Ok(CommandView {
             server,
             has_finished: false,
             descendants: options.descendants,
@@ -300,7 +301,7 @@ impl View {
     }
 }
 
-impl Drop for View {
+impl Drop for CommandView {
     fn drop(&mut self) {
         if !self.has_finished {
             // It has ended if this fails.

@@ -4,7 +4,7 @@ use crate::memory::MemoryFiles;
 use crate::support::{errno, need_mounts};
 use crate::views::wait_until;
 use alluvium_files::{FileSystem, Inode};
-use alluvium_mount::{Mount, MountError, MountOptions, MountState, View, ViewOptions};
+use alluvium_mount::{CommandView, Mount, MountError, MountOptions, MountState, ViewOptions};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -31,7 +31,7 @@ fn a_process_that_serves_until_it_is_killed() {
         let script = "(while :; do echo >> tick || exit; sleep 0.01; done) & exec sleep 3600";
         command.args(["-c", script]);
         let shared: Arc<dyn FileSystem> = files.clone();
-        let view = View::start(shared, directory, command, &ViewOptions::default()).unwrap();
+        let view = CommandView::start(shared, directory, command, &ViewOptions::default()).unwrap();
         wait_until("the command's child", || {
             files.lookup(Inode::ROOT, b"tick").is_ok()
         });

@@ -3,7 +3,7 @@
 use crate::memory::MemoryFiles;
 use crate::support::{MountedDirectory, need_mounts};
 use alluvium_files::FileSystem;
-use alluvium_mount::{DescendantPolicy, MountError, SignalForwarding, View, ViewOptions, run_in_view};
+use alluvium_mount::{CommandView, DescendantPolicy, MountError, SignalForwarding, ViewOptions, run_in_view};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -64,7 +64,7 @@ fn a_view_is_not_seen_while_its_command_runs() {
     let (files, directory) = (Arc::new(MemoryFiles::new()), tempfile::tempdir().unwrap());
     let path = directory.path();
     let command = shell("echo > here; while test ! -e end; do sleep 0.01; done");
-    let view = View::start(shared(&files), path, command, &ViewOptions::default()).unwrap();
+    let view = CommandView::start(shared(&files), path, command, &ViewOptions::default()).unwrap();
     let root = alluvium_files::Inode::ROOT;
     wait_until("the command's file", || files.lookup(root, b"here").is_ok());
     assert!(!is_mounted(path) && !path.join("here").exists());
@@ -138,7 +138,8 @@ fn a_killed_command_says_so() {
     need_mounts!();
     let (files, directory) = (Arc::new(MemoryFiles::new()), tempfile::tempdir().unwrap());
     let command = shell("exec sleep 1000");
-    let view = View::start(shared(&files), directory.path(), command, &ViewOptions::default()).unwrap();
+    let view =
+        CommandView::start(shared(&files), directory.path(), command, &ViewOptions::default()).unwrap();
     view.signal(Signal::KILL).unwrap();
     let outcome = view.wait().unwrap();
     assert_eq!(outcome.status.signal(), Some(libc::SIGKILL));
@@ -154,7 +155,7 @@ fn a_view_that_is_dropped_kills_its_command() {
         signals: SignalForwarding::Off,
         ..ViewOptions::default()
     };
-    let view = View::start(shared(&files), directory.path(), command, &options).unwrap();
+    let view = CommandView::start(shared(&files), directory.path(), command, &options).unwrap();
     let process = view.process_id();
     drop(view);
     assert!(!Path::new(&format!("/proc/{process}")).exists());
