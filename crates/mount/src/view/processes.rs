@@ -4,6 +4,7 @@
 use crate::attach::{process_mounts, read_process_file};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
+use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
@@ -31,8 +32,18 @@ pub(super) fn end(source: &str, signal: Signal) -> Vec<String> {
 }
 
 fn uses(process: i32, source: &str) -> bool {
+    // Processes in the namespace of this one are outside of the view, whatever their table shows.
+    if namespace(&process.to_string()) == namespace("self") {
+        return false;
+    }
     let mounts = process_mounts(&process.to_string()).unwrap_or_default();
     mounts.iter().any(|mount| mount.source == source)
+}
+
+/// Returns the mount namespace of a process, or `None` if the process has ended.
+fn namespace(process: &str) -> Option<CString> {
+    let path = format!("/proc/{process}/ns/mnt");
+    rustix::fs::readlink(path, Vec::new()).ok()
 }
 
 fn described(process: i32) -> String {
