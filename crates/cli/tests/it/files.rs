@@ -527,9 +527,12 @@ fn a_transaction_over_a_directory_changes_all_or_nothing() {
     assert!(fs::metadata(directory.join("p")).unwrap().file_type().is_fifo());
     assert!(!directory.join("empty").exists() && !directory.join("a").exists());
     // What another program changes meanwhile is a conflict if the command has read it.
-    let other = format!("cat c/short; echo y > z; nsenter -t 1 -m sh -c 'echo other > {work}/c/short'");
+    let other = format!(
+        "cat c/short; echo y > z; nsenter -t {} -m sh -c 'echo other > {work}/c/short'",
+        std::process::id()
+    );
     if std::process::Command::new("nsenter")
-        .args(["-t", "1", "-m", "true"])
+        .args(["-t", &std::process::id().to_string(), "-m", "true"])
         .status()
         .is_ok_and(|s| s.success())
     {
