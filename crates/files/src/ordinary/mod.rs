@@ -88,7 +88,7 @@ impl OrdinaryDirectory {
         let failed = |errno| errors::system(errno, format!("cannot open directory {}", path.display()));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
-        // The other half is left to the store, to mounts and to files that are held.
+        // The rest is left to the store, to mounts and to files that are held.
         let most_open = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
         let most_open = most_open.clamp(16, 1 << 16) as usize;
         Ok(OrdinaryDirectory {
