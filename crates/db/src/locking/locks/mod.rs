@@ -135,15 +135,21 @@ impl LockSet {
     /// that covers all requested modes.
     #[inline]
     fn into_stripes(self, count: u32) -> StripeList {
+        let stripe_of = |hash: u64| (hash % u64::from(count)) as u32;
+        if let Some(all) = self.everything {
+            let mut stripes: StripeList = (0..count).map(|stripe| (stripe, all)).collect();
+            for &(hash, mode) in &self.keys {
+                let held = &mut stripes[stripe_of(hash) as usize].1;
+                *held = held.with(mode);
+            }
+            return stripes;
+        }
         let mut stripes = StripeList::new();
         if self.keys.len() > FEW {
             stripes.reserve_exact(self.keys.len());
         }
         for &(hash, mode) in &self.keys {
-            stripes.push(((hash % u64::from(count)) as u32, mode));
-        }
-        if let Some(all) = self.everything {
-            stripes.extend((0..count).map(|stripe| (stripe, all)));
+            stripes.push((stripe_of(hash), mode));
         }
         if stripes.len() < 2 {
             return stripes;
