@@ -101,6 +101,19 @@ impl Files {
         open::list(db)
     }
 
+    /// Returns the name of the file system to which a keyspace of this name belongs, if it belongs
+    /// to one. Programs should write to such a keyspace only through the file system.
+    ///
+    /// ```
+    /// use alluvium_files::Files;
+    /// assert_eq!(Files::owner("files.home.names"), Some("home"));
+    /// assert_eq!(Files::owner("files.home"), None);
+    /// ```
+    #[must_use]
+    pub fn owner(keyspace: &str) -> Option<&str> {
+        open::owner(keyspace)
+    }
+
     /// Removes a file system with everything in it. Handles of it return errors afterwards.
     ///
     /// # Errors

@@ -173,6 +173,12 @@ fn missing(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, message)
 }
 
+pub(super) fn owner(keyspace: &str) -> Option<&str> {
+    let (name, suffix) = keyspace.strip_prefix(KEYSPACE_PREFIX)?.rsplit_once('.')?;
+    let is_known = RecordSpace::ALL.iter().any(|space| space.suffix() == suffix);
+    (is_known && check_name(name).is_ok()).then_some(name)
+}
+
 pub(super) fn list(db: &Db) -> Vec<String> {
     let end = format!(".{}", RecordSpace::System.suffix());
     let keyspaces = db.keyspaces().into_iter();
