@@ -72,15 +72,24 @@ fn an_append_after_another_view_has_appended_lands_at_the_end() {
             two.mount().settle();
         }
     }
+    // The kernel's size is old now: it puts these bytes into a page that it has read, where others
+    // stand.
+    one.mount().settle();
+    two.mount().settle();
+    let reader = File::open(one.path("log")).unwrap();
+    second.write_all(&[b'b'; 10]).unwrap();
+    one.mount().settle();
+    reader.read_exact_at(&mut [0], 0).unwrap();
+    first.write_all(&[b'a'; 10]).unwrap();
     one.mount().settle();
     two.mount().settle();
     let (log, same) = (
         fs::read(one.path("log")).unwrap(),
         fs::read(two.path("log")).unwrap(),
     );
-    assert_eq!(log.len(), 1000);
+    assert_eq!(log.len(), 1020);
     assert_eq!(log, same);
-    assert_eq!(log.iter().filter(|&&byte| byte == b'a').count(), 500);
+    assert_eq!(log.iter().filter(|&&byte| byte == b'a').count(), 510);
 }
 
 #[test]

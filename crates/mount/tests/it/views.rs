@@ -75,6 +75,35 @@ fn a_view_is_not_seen_while_its_command_runs() {
 }
 
 #[test]
+fn a_view_is_not_seen_where_mounts_are_shared_between_namespaces() {
+    need_mounts!();
+    let (files, directory) = (Arc::new(MemoryFiles::new()), tempfile::tempdir().unwrap());
+    let mount = |arguments: &[&str]| {
+        let status = Command::new("mount")
+            .args(arguments)
+            .arg(directory.path())
+            .status();
+        assert!(status.unwrap().success(), "mount {arguments:?}");
+    };
+    mount(&["-t", "tmpfs", "none"]);
+    mount(&["--make-shared"]);
+    let place = directory.path().join("place");
+    fs::create_dir(&place).unwrap();
+    let options = ViewOptions {
+        descendants: DescendantPolicy::EndAfter(Duration::from_secs(5)),
+        ..ViewOptions::default()
+    };
+    let command = shell("while test ! -e end; do sleep 0.01; done");
+    let view = View::start(shared(&files), &place, command, &options).unwrap();
+    let is_seen = is_mounted(&place);
+    fs::write(format!("/proc/{}/cwd/end", view.process_id()), b"").unwrap();
+    assert!(view.wait().unwrap().status.success());
+    let unmounted = Command::new("umount").arg("-R").arg(directory.path()).status();
+    assert!(unmounted.unwrap().success());
+    assert!(!is_seen);
+}
+
+#[test]
 fn a_view_stands_over_a_mount_of_the_same_files() {
     need_mounts!();
     let mounted = MountedDirectory::new();
