@@ -2,7 +2,9 @@
 //! the view there, and hands the device to its parent. Between `fork` and `exec` of a process with
 //! threads nothing may be allocated or locked, so everything is prepared before.
 
-use crate::attach::{KernelMount, c_string, receive_descriptor, send_descriptor, system_error};
+use crate::attach::{
+    DetachMode, KernelMount, c_string, detach, receive_descriptor, send_descriptor, system_error,
+};
 use crate::error::MountError;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -28,6 +30,8 @@ pub(super) enum ChildFailure {
     Step(u8),
     /// The parent has failed.
     System(io::Error),
+    /// The mount appears outside of the child's namespace.
+    Visible,
 }
 
 impl ChildFailure {
@@ -36,6 +40,14 @@ impl ChildFailure {
         let byte = match self {
             ChildFailure::System(source) => {
                 return system_error(directory, "serving the view", error.unwrap_or(source));
+            }
+            ChildFailure::Visible => {
+                // The directory shows what was there before.
+                let hidden = detach(directory, DetachMode::Forced);
+                let source = io::Error::other("the view is visible outside of its namespace");
+                return hidden
+                    .err()
+                    .unwrap_or_else(|| system_error(directory, "hiding the view", source));
             }
             ChildFailure::Step(byte) => byte,
         };

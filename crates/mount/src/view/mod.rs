@@ -369,6 +369,9 @@ fn started(child: Child, directory: &Path) -> Result<(RunningCommand, Child), Mo
 /// Receives the device that the child has mounted, has it served, and lets the child continue.
 fn serve((server, options): (&dyn DeviceServer, &MountOptions), own: &OwnedFd) -> Result<(), ChildFailure> {
     match receive_descriptor(own.as_fd()).map_err(ChildFailure::System)? {
+        Some((_, Some(_))) if processes::is_visible_here(&options.source) => {
+            return Err(ChildFailure::Visible);
+        }
         Some((_, Some(device))) => server.serve(device, options).map_err(ChildFailure::System)?,
         Some((step, None)) => return Err(ChildFailure::Step(step)),
         None => {
