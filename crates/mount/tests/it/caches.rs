@@ -122,7 +122,7 @@ fn notices_and_requests_do_not_wait_for_each_other() {
             let (mounted, stop) = (mounted.clone(), stop.clone());
             std::thread::spawn(move || {
                 let mut rounds = 0;
-                while !stop.load(Ordering::Relaxed) {
+                while rounds == 0 || !stop.load(Ordering::Relaxed) {
                     let own = mounted.path(&format!("own-{user}"));
                     fs::write(&own, b"x").unwrap();
                     // The other view creates and removes it.
