@@ -8,7 +8,7 @@ use crate::attach::{
 use crate::error::MountError;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -83,6 +83,8 @@ pub(super) struct NamespaceEntry {
     mount: KernelMount,
     working: CString,
     socket: OwnedFd,
+    /// The parent's end of the socket, of which the child has a copy.
+    parent_socket: RawFd,
     /// The user and the group, mapped to themselves: `1000 1000 1`.
     user_map: CString,
     group_map: CString,
@@ -92,13 +94,14 @@ impl NamespaceEntry {
     pub(super) fn new(
         mount: KernelMount,
         working: &Path,
-        socket: OwnedFd,
+        (socket, parent_socket): (OwnedFd, BorrowedFd<'_>),
     ) -> Result<NamespaceEntry, MountError> {
         let map = |id: u32| c_string(Path::new(&format!("{id} {id} 1")));
         Ok(NamespaceEntry {
             mount,
             working: c_string(working)?,
             socket,
+            parent_socket: parent_socket.as_raw_fd(),
             user_map: map(rustix::process::geteuid().as_raw())?,
             group_map: map(rustix::process::getegid().as_raw())?,
         })
@@ -120,6 +123,7 @@ impl NamespaceEntry {
 
     fn enter(&self) -> Result<(), (u8, io::Error)> {
         let at = |step| move |error| (step, error);
+        close_copy(self.parent_socket);
         if unshare(libc::CLONE_NEWNS).is_err() {
             unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS).map_err(at(NAMESPACE))?;
             self.map_users().map_err(at(USERS))?;
@@ -149,6 +153,12 @@ fn checked(result: libc::c_int) -> io::Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// Closes the child's copy of its parent's socket: the child then notices when the parent ends.
+fn close_copy(descriptor: RawFd) {
+    // SAFETY: the parent owns the descriptor, of which this process has a copy that nothing uses.
+    unsafe { libc::close(descriptor) };
 }
 
 fn unshare(flags: libc::c_int) -> io::Result<()> {

@@ -179,7 +179,7 @@ impl CommandView {
         let arguments = kernel_mount(&directory, &mount)?;
         let failed = |error| system_error(&directory, "starting a view", error);
         let (own, theirs) = socket_pair().map_err(failed)?;
-        let entry = NamespaceEntry::new(arguments, working, theirs)?;
+        let entry = NamespaceEntry::new(arguments, working, (theirs, own.as_fd()))?;
         let source = mount.source.clone();
         // The kernel kills the command when the thread that started it ends, so that thread waits.
         let (report, started) = channel();
