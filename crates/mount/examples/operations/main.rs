@@ -8,7 +8,8 @@
 //! ```
 //!
 //! `measure` makes its stores and files in DIRECTORY, which should be on ext4, and removes them. It
-//! compares the directory itself, the same directory through a mount, and a store through a mount.
+//! compares the directory itself, the same directory through a mount, and a store through a mount,
+//! with and without writes that the kernel keeps back.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -16,7 +17,7 @@ mod measure;
 
 use alluvium::Options;
 use alluvium_files::{AccessTimes, FileSystem, Files, OrdinaryDirectory};
-use alluvium_mount::{Mount, MountOptions, MountState, PageRetention};
+use alluvium_mount::{Mount, MountOptions, MountState, PageRetention, WriteCaching};
 use measure::Sample;
 use std::error::Error;
 use std::fs;
@@ -81,11 +82,17 @@ fn measure_all(directory: &Path) -> Outcome<()> {
     let through = mounted(&files, &place("through")?, &unreported())?;
     let files = store_files(&place("store")?)?;
     let stored = mounted(&files, &place("stored")?, &MountOptions::default())?;
+    let back = MountOptions {
+        writes: WriteCaching::Back,
+        ..MountOptions::default()
+    };
+    let kept_back = mounted(&files, &place("stored")?, &back)?;
     drop(files);
     print(&[
         ("ext4", &native),
         ("mount of ext4", &through),
         ("mount of a store", &stored),
+        ("store, writes kept back", &kept_back),
     ]);
     for name in ["native", "ordinary", "through", "store", "stored"] {
         fs::remove_dir_all(directory.join(name))?;
@@ -120,7 +127,7 @@ fn print(columns: &[(&str, &Vec<Sample>)]) {
     );
     print!("{:<34}", "");
     for (name, _) in columns {
-        print!("{name:>22}");
+        print!("{name:>25}");
     }
     println!();
     let mut names: Vec<&str> = Vec::new();
@@ -133,8 +140,8 @@ fn print(columns: &[(&str, &Vec<Sample>)]) {
         print!("{name:<34}");
         for (_, samples) in columns {
             match samples.iter().find(|sample| sample.name == name) {
-                Some(sample) => print!("{:>12.1} ({:>7.1})", sample.median_us, sample.mean_us),
-                None => print!("{:>22}", "-"),
+                Some(sample) => print!("{:>14.1} ({:>8.1})", sample.median_us, sample.mean_us),
+                None => print!("{:>25}", "-"),
             }
         }
         println!();

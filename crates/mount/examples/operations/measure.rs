@@ -138,6 +138,8 @@ fn contents(base: &Path, measurement: &mut Measurement<'_>) -> io::Result<()> {
     let data: Vec<u8> = (0..1 << 20)
         .map(|number: u32| (number.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
+    let mut small = File::create(base.join("small"))?;
+    measurement.time("write 100 bytes in order", NAMES, |_| small.write_all(&[1; 100]))?;
     measurement.time("write 1 MiB in order", MEBIBYTES, |_| file.write_all(&data))?;
     measurement.time("fsync after 64 MiB", 1, |_| file.sync_all())?;
     // SAFETY: the call takes no pointers.

@@ -1,7 +1,7 @@
-//! Processes that use a view: those in other mount namespaces in whose table of mounts it stands. This
-//! finds daemons and processes that have entered further namespaces too. A process in the namespace of
-//! this one is never among them, whatever its table says: if a view were visible here, all programs
-//! of the machine would be.
+//! Processes that use a view: those in other mount namespaces in whose table of mounts it stands.
+//! This finds daemons and processes that have entered further namespaces too. A process in the
+//! namespace of this one is never among them, whatever its table says: if a view were visible here,
+//! all programs of the machine would be.
 
 use crate::attach::{process_mounts, read_process_file};
 use rustix::fs::{Dir, Mode, OFlags};

@@ -94,7 +94,7 @@ fn a_view_is_not_seen_where_mounts_are_shared_between_namespaces() {
         ..ViewOptions::default()
     };
     let command = shell("while test ! -e end; do sleep 0.01; done");
-    let view = View::start(shared(&files), &place, command, &options).unwrap();
+    let view = CommandView::start(shared(&files), &place, command, &options).unwrap();
     let is_seen = is_mounted(&place);
     fs::write(format!("/proc/{}/cwd/end", view.process_id()), b"").unwrap();
     assert!(view.wait().unwrap().status.success());

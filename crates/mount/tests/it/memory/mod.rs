@@ -8,14 +8,14 @@ use alluvium_files::{
     AllocateMode, AttributeChange, Attributes, ChangeListener, DirectoryEntry, Error, ErrorKind, FileKind,
     FileSystem, Inode, NewNode, RenameMode, Result, SeekTarget, SetMode, SpaceStatistics, WritePosition,
 };
-use state::State;
+use state::MemoryState;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Files that all views share.
 #[derive(Default)]
 struct SharedFiles {
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     listeners: Mutex<Vec<(u64, Arc<dyn ChangeListener>)>>,
     views: AtomicU64,
     syncs: AtomicU64,
@@ -76,12 +76,12 @@ impl MemoryFiles {
         self.shared.panics.store(true, Ordering::Relaxed);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.shared.state.lock().unwrap()
     }
 
     /// ChangeReport the files, and tells the others what was changed.
-    fn change<T>(&self, work: impl FnOnce(&mut State, &mut ChangeReport) -> Result<T>) -> Result<T> {
+    fn change<T>(&self, work: impl FnOnce(&mut MemoryState, &mut ChangeReport) -> Result<T>) -> Result<T> {
         let mut changes = ChangeReport::default();
         let result = work(&mut self.state(), &mut changes);
         let listeners = self.shared.listeners.lock().unwrap();

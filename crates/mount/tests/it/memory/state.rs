@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const LONGEST_FILE: u64 = i64::MAX as u64;
 
-pub(super) struct Node {
+pub(super) struct MemoryNode {
     pub(super) attributes: Attributes,
     pub(super) parent: Inode,
     pub(super) target: Vec<u8>,
@@ -24,8 +24,8 @@ pub(super) struct Node {
     is_unnamed: bool,
 }
 
-pub(super) struct State {
-    nodes: HashMap<Inode, Node>,
+pub(super) struct MemoryState {
+    nodes: HashMap<Inode, MemoryNode>,
     next: u64,
 }
 
@@ -37,8 +37,8 @@ fn now() -> Timestamp {
     }
 }
 
-impl Default for State {
-    fn default() -> State {
+impl Default for MemoryState {
+    fn default() -> MemoryState {
         let root = NewNode {
             kind: FileKind::Directory,
             mode: 0o755,
@@ -47,16 +47,16 @@ impl Default for State {
             device: 0,
             target: b"",
         };
-        let root = Node::new(Inode::ROOT, Inode::ROOT, &root);
-        State {
+        let root = MemoryNode::new(Inode::ROOT, Inode::ROOT, &root);
+        MemoryState {
             nodes: HashMap::from([(Inode::ROOT, root)]),
             next: 2,
         }
     }
 }
 
-impl Node {
-    fn new(inode: Inode, parent: Inode, new: &NewNode<'_>) -> Node {
+impl MemoryNode {
+    fn new(inode: Inode, parent: Inode, new: &NewNode<'_>) -> MemoryNode {
         let time = now();
         let attributes = Attributes {
             inode,
@@ -74,7 +74,7 @@ impl Node {
             changed: time,
             created: time,
         };
-        Node {
+        MemoryNode {
             attributes,
             parent,
             target: new.target.to_vec(),
@@ -129,7 +129,7 @@ impl Node {
     }
 }
 
-impl State {
+impl MemoryState {
     pub(super) fn inodes(&self) -> usize {
         self.nodes.len()
     }
@@ -138,20 +138,20 @@ impl State {
         self.nodes.values().map(|node| node.holds).sum()
     }
 
-    pub(super) fn node(&self, inode: Inode) -> Result<&Node> {
+    pub(super) fn node(&self, inode: Inode) -> Result<&MemoryNode> {
         self.nodes
             .get(&inode)
             .map_or_else(|| refused(ErrorKind::Stale), Ok)
     }
 
-    pub(super) fn node_mut(&mut self, inode: Inode) -> Result<&mut Node> {
+    pub(super) fn node_mut(&mut self, inode: Inode) -> Result<&mut MemoryNode> {
         match self.nodes.get_mut(&inode) {
             Some(node) => Ok(node),
             None => refused(ErrorKind::Stale),
         }
     }
 
-    pub(super) fn directory(&self, inode: Inode) -> Result<&Node> {
+    pub(super) fn directory(&self, inode: Inode) -> Result<&MemoryNode> {
         let node = self.node(inode)?;
         match node.attributes.kind {
             FileKind::Directory => Ok(node),
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    pub(super) fn file(&self, inode: Inode) -> Result<&Node> {
+    pub(super) fn file(&self, inode: Inode) -> Result<&MemoryNode> {
         let node = self.node(inode)?;
         match node.attributes.kind {
             FileKind::Directory => refused(ErrorKind::IsADirectory),
@@ -167,7 +167,7 @@ impl State {
         }
     }
 
-    pub(super) fn file_mut(&mut self, inode: Inode) -> Result<&mut Node> {
+    pub(super) fn file_mut(&mut self, inode: Inode) -> Result<&mut MemoryNode> {
         self.file(inode)?;
         self.node_mut(inode)
     }
@@ -214,7 +214,7 @@ impl State {
     fn insert(&mut self, parent: Inode, new: &NewNode<'_>) -> Result<Inode> {
         let inode = Inode(self.next);
         let directory = &self.directory(parent)?.attributes;
-        let mut node = Node::new(inode, parent, new);
+        let mut node = MemoryNode::new(inode, parent, new);
         if directory.mode & 0o2000 != 0 {
             node.attributes.group = directory.group;
             if new.kind == FileKind::Directory {
