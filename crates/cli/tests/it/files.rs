@@ -192,6 +192,20 @@ fn files_are_listed_copied_renamed_and_removed() {
     place.done(["files", "snapshot", "remove", "monday"]);
     place.done(["files", "check"]);
     assert_eq!(place.done(["files", "list"]).text(), "main\n");
+    // The records cannot be changed behind the back of the file system.
+    let names = "files.main.names";
+    for arguments in [
+        &["put", "-k", names, "a", "b"][..],
+        &["delete", "-k", names, "a"],
+        &["keyspaces", "drop", names, "--yes"],
+        &["keyspaces", "rename", names, "other"],
+        &["keyspaces", "create", "files.other.blocks"],
+    ] {
+        place
+            .run(arguments)
+            .ended(2)
+            .complained("belongs to a file system");
+    }
     place.run(["files", "remove"]).ended(2);
     place.done(["files", "remove", "--yes"]);
     assert_eq!(place.done(["files", "list"]).text(), "");

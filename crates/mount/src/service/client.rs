@@ -116,13 +116,13 @@ impl FilesClient {
         self.ask_with(request, None)
     }
 
-    fn ask_with(&self, request: &FilesRequest, device: Option<OwnedFd>) -> Result<FilesReply> {
+    fn ask_with(&self, request: &FilesRequest, device: Option<&OwnedFd>) -> Result<FilesReply> {
         let frame = format::frame(request).map_err(|error| gone(&error))?;
         let mut stream = self.stream.lock();
         let ended = || gone(&io::Error::from(io::ErrorKind::NotConnected));
         let mut open = stream.take().ok_or_else(ended)?;
         let sent = open.write_all(&frame);
-        let sent = sent.and_then(|()| match &device {
+        let sent = sent.and_then(|()| match device {
             Some(device) => descriptor::send(&open, device.as_fd()),
             None => Ok(()),
         });
@@ -188,7 +188,7 @@ const WAIT: Duration = Duration::from_millis(200);
 /// The other process serves the device of a view.
 impl DeviceServer for RemoteFiles {
     fn serve(&self, device: OwnedFd, _options: &MountOptions) -> io::Result<()> {
-        let served = self.client.ask_with(&FilesRequest::Serve, Some(device));
+        let served = self.client.ask_with(&FilesRequest::Serve, Some(&device));
         served.map(drop).map_err(io::Error::other)
     }
 

@@ -32,9 +32,35 @@ pub fn is_of_server(keyspace: &str) -> bool {
     matches!(keyspace, store::DATA | store::ITEMS) || format::is_records_name(keyspace)
 }
 
+/// Returns whether a file system keeps its records in the keyspace of this name
+/// (`files.NAME.names` and so on).
+fn is_of_files(keyspace: &str) -> bool {
+    let parts = keyspace.strip_prefix("files.");
+    let contents = parts.and_then(|rest| rest.rsplit_once('.'));
+    contents.is_some_and(|(_, contents)| {
+        matches!(
+            contents,
+            "names" | "inodes" | "blocks" | "counts" | "times" | "attributes" | "system"
+        )
+    })
+}
+
+/// Rejects direct changes of the records of a file system.
+fn require_no_files(keyspace: &str) -> Result<()> {
+    if !is_of_files(keyspace) {
+        return Ok(());
+    }
+    let text = format!(
+        "the keyspace {keyspace:?} belongs to a file system, and a direct change would damage it; use \
+         `alluvium files`, or a mount"
+    );
+    Err(Error::told(FailureKind::Usage, text))
+}
+
 /// Rejects keyspace names reserved for servers, because a server would treat a keyspace with such a
 /// name as its own.
 fn require_unreserved(name: &str) -> Result<()> {
+    require_no_files(name)?;
     if !is_of_server(name) {
         return Ok(());
     }
@@ -306,6 +332,7 @@ impl ManagementSession {
 
     /// Rejects dropping or renaming a keyspace in which a running server stores typed keys (S21).
     fn require_movable(&self, keyspace: &str) -> Result<()> {
+        require_no_files(keyspace)?;
         if !self.is_typed(keyspace) {
             return Ok(());
         }

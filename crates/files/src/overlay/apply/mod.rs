@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// What [`apply`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyOutcome {
-    /// The overlay is not committed. Nothing was done.
+    /// The overlay is not committed, or [`discard`] has begun to remove it. Nothing was done.
     NotCommitted,
     /// The lower has all changes of the overlay durably, and nothing else is left in it.
     Complete,
@@ -43,7 +43,10 @@ pub enum ApplyOutcome {
 /// Errors of both file systems. Call it again once their cause is gone. `Conflict` if others have
 /// removed what is being changed since the commit.
 pub fn apply(lower: &dyn FileSystem, upper: Arc<dyn FileSystem>, directory: Inode) -> Result<ApplyOutcome> {
-    let upper = UpperStore::open(upper, directory)?;
+    let upper = match UpperStore::open(upper, directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(ApplyOutcome::NotCommitted),
+        opened => opened?,
+    };
     let header = upper.header();
     if header.root_generation != lower.attributes(Inode::ROOT)?.generation {
         let text = "the overlay was created over another directory: apply it to that one";
