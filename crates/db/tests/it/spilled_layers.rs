@@ -374,7 +374,7 @@ impl OthersCommit {
                     .unwrap();
             }
             OthersCommit::SpilledPuts(keys, step) => {
-                let mut other = db.begin_with(&TransactionOptions::new().memory(300));
+                let other = db.begin_with(&TransactionOptions::new().memory(300));
                 for number in keys.clone().step_by(*step) {
                     other.put(keyspace, key(number), [2; 60]).unwrap();
                 }
@@ -415,7 +415,7 @@ fn a_spilled_snapshot_transaction_conflicts_with_flushed_commits_to_its_keys_onl
             let how = TransactionOptions::new()
                 .isolation(Isolation::Snapshot)
                 .memory(300);
-            let mut transaction = db.begin_with(&how);
+            let transaction = db.begin_with(&how);
             for number in (0..400u32).step_by(2) {
                 transaction.put(&keyspace, number.to_be_bytes(), [1; 60]).unwrap();
                 if number % 40 == 0 {

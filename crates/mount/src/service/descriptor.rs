@@ -63,19 +63,20 @@ pub(super) fn receive(stream: &UnixStream) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
-    use std::io::{Read, Seek, Write};
+    use std::io::{Read, Write};
 
     #[test]
     fn a_descriptor_arrives_and_its_absence_is_an_error() {
         let (one, mut other) = UnixStream::pair().unwrap();
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(b"river").unwrap();
-        send(&one, file.as_fd()).unwrap();
-        let mut received = File::from(receive(&other).unwrap());
-        received.rewind().unwrap();
+        let (mut source, sent) = UnixStream::pair().unwrap();
+        send(&one, sent.as_fd()).unwrap();
+        drop(sent);
+        source.write_all(b"river").unwrap();
+        drop(source);
         let mut text = String::new();
-        received.read_to_string(&mut text).unwrap();
+        UnixStream::from(receive(&other).unwrap())
+            .read_to_string(&mut text)
+            .unwrap();
         assert_eq!(text, "river");
         other.write_all(b"x").unwrap();
         assert_eq!(receive(&one).unwrap_err().kind(), io::ErrorKind::InvalidData);

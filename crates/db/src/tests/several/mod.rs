@@ -241,7 +241,7 @@ fn a_spilled_transaction_reaches_every_dictionary_or_none() {
     all.iter().for_each(|keyspace| fill(keyspace, 10));
     let spill = TransactionOptions::new().memory(16 << 10);
     for is_committed in [false, true] {
-        let mut transaction = db.begin_with(&spill);
+        let transaction = db.begin_with(&spill);
         for keyspace in all
             .iter()
             .filter(|keyspace| keyspace.definition().require_order().is_ok())
