@@ -1,31 +1,27 @@
 //! How often the times of a directory are written.
 //!
 //! The times of directories are merged, and a reader folds all operands that the memtable contains.
-//! Single operations therefore write them only a few times in each tick, as file systems of kernels
-//! do. A transaction folds its own operands.
+//! Single operations therefore write them once in each tick, as file systems of kernels do, whose
+//! clock advances with the tick. A transaction folds its own operands.
 
 use crate::types::{Inode, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-/// Length of a tick, in nanoseconds.
+/// Length of a tick, in nanoseconds: that of the clock from which file systems of Linux take times.
 /// Tuning: `4_000_000` since 2026-11-30.
 const TICK_NS: u32 = 4_000_000;
-
-/// Number of changes of a directory in one tick that are noted exactly.
-/// Tuning: `8` since 2026-11-30.
-const EXACT_CHANGES: u32 = 8;
 
 /// Number of directories that are remembered. Not a tuning parameter.
 const MOST_DIRECTORIES: usize = 4096;
 
-/// How often a directory has changed in a tick.
-type TickChanges = ((i64, u32), u32);
-
-/// How often each directory has changed in the present tick.
+/// The tick in which each directory has last changed.
+///
+/// Noting one change in a tick instead of eight took a create in a directory with 4,000 new names
+/// from 321 to 100 microseconds, and an unlink from 440 to 90 (through a mount, 2026-11-30).
 #[derive(Debug, Default)]
 pub(super) struct DirectoryTicks {
-    changes: Mutex<HashMap<Inode, TickChanges>>,
+    changes: Mutex<HashMap<Inode, (i64, u32)>>,
 }
 
 impl DirectoryTicks {
@@ -36,12 +32,7 @@ impl DirectoryTicks {
         if changes.len() >= MOST_DIRECTORIES {
             changes.clear();
         }
-        let (of, count) = changes.entry(directory).or_insert((tick, 0));
-        if *of != tick {
-            (*of, *count) = (tick, 0);
-        }
-        *count += 1;
-        *count <= EXACT_CHANGES
+        changes.insert(directory, tick) != Some(tick)
     }
 }
 
@@ -50,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tick_admits_a_few_changes_of_each_directory() {
+    fn a_tick_admits_one_change_of_each_directory() {
         let ticks = DirectoryTicks::default();
         let at = |nanoseconds| Timestamp {
             seconds: 5,
@@ -60,10 +51,10 @@ mod tests {
             let all = (0..20).filter(|_| ticks.admit(Inode(directory), at(nanoseconds)));
             all.count()
         };
-        assert_eq!(admitted(1, 0), 8);
+        assert_eq!(admitted(1, 0), 1);
         assert_eq!(admitted(1, 3_999_999), 0);
-        assert_eq!(admitted(2, 0), 8);
-        assert_eq!(admitted(1, 4_000_000), 8);
+        assert_eq!(admitted(2, 0), 1);
+        assert_eq!(admitted(1, 4_000_000), 1);
         for directory in 0..10_000 {
             assert!(ticks.admit(Inode(directory), at(9_000_000)));
         }
