@@ -22,9 +22,9 @@ Example:
   cp -r letters ~/work/
   umount ~/work
 
-The command runs until the directory is unmounted, or until Ctrl-C or SIGTERM. What a program has synced with fsync survives a crash of \
-the machine, and everything else a kill of the command. Other commands work on the store meanwhile: `alluvium files`, `alluvium tx`, \
-`alluvium check`. `alluvium serve --mount` serves clients beside the mount.";
+The command runs until the directory is unmounted, or until Ctrl-C or SIGTERM. Files survive a crash of the machine once fsync has \
+returned, and a kill of the command once the write has returned. Other commands work on the store meanwhile: `alluvium files`, \
+`alluvium tx`, `alluvium check`. `alluvium serve --mount` serves clients beside the mount.";
 
 /// How often the command looks whether it was asked to stop.
 const LOOK: Duration = Duration::from_millis(100);

@@ -21,7 +21,7 @@ macro_rules! need_mounts {
     };
 }
 
-/// What a tree has under a path: mode, links, contents or target, and time of modification.
+/// An entry of a tree: mode, links, contents or target, and time of modification.
 pub(crate) type TreeEntry = (u32, u64, Vec<u8>, (i64, i64));
 
 /// Reads a tree. Times of directories are left out, because each entry changes them.
@@ -70,13 +70,13 @@ fn sample(root: &Path) {
 }
 
 /// A `mount` command that runs until it is dropped.
-struct Mounted {
+struct RunningMount {
     child: Child,
     directory: PathBuf,
 }
 
-impl Mounted {
-    fn new(place: &Place, arguments: &[&str]) -> Mounted {
+impl RunningMount {
+    fn new(place: &Place, arguments: &[&str]) -> RunningMount {
         let directory = place.path("mounted");
         fs::create_dir_all(&directory).unwrap();
         let mut child = place
@@ -93,7 +93,7 @@ impl Mounted {
         let first = lines.next().expect("it says what it shows").unwrap();
         assert!(first.contains("shows the files"), "{first}");
         std::thread::spawn(move || lines.for_each(drop));
-        Mounted { child, directory }
+        RunningMount { child, directory }
     }
 
     fn signal(&self, signal: i32) {
@@ -107,7 +107,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for RunningMount {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -215,12 +215,12 @@ fn files_are_listed_copied_renamed_and_removed() {
 fn programs_and_commands_see_the_same_files() {
     need_mounts!();
     let place = Place::new();
-    let mounted = Mounted::new(&place, &[]);
+    let mounted = RunningMount::new(&place, &[]);
     sample(&mounted.directory);
     let target = place.path("target");
     place.done(["files", "export", "/", target.to_str().unwrap()]);
     assert_eq!(tree(&mounted.directory), tree(&target));
-    // What the command changes is seen through the mount at once.
+    // The mount shows at once what a command changes.
     let short = mounted.directory.join("a/short");
     assert_eq!(fs::read(&short).unwrap(), b"river");
     place
@@ -234,10 +234,10 @@ fn programs_and_commands_see_the_same_files() {
     let before = tree(&mounted.directory);
     mounted.signal(libc::SIGKILL);
     drop(mounted);
-    let again = Mounted::new(&place, &[]);
+    let again = RunningMount::new(&place, &[]);
     assert_eq!(tree(&again.directory), before);
     again.end();
-    let snapshot = Mounted::new(&place, &["--snapshot", "monday"]);
+    let snapshot = RunningMount::new(&place, &["--snapshot", "monday"]);
     assert_eq!(tree(&snapshot.directory), before);
     let error = fs::write(snapshot.directory.join("x"), "").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EROFS));
@@ -253,7 +253,7 @@ fn a_command_in_a_transaction_changes_all_or_nothing() {
     let work = directory.to_str().unwrap();
     let tx = |script: &str| place.run(["tx", "--dir", work, "--", "sh", "-c", script]);
     for is_mounted in [false, true] {
-        let mounted = is_mounted.then(|| Mounted::new(&place, &[]));
+        let mounted = is_mounted.then(|| RunningMount::new(&place, &[]));
         tx("mkdir -p d && echo one > d/file && ln d/file d/link && sync").ended(0);
         assert_eq!(place.done(["files", "cat", "/d/link"]).text(), "one\n");
         tx("echo two > d/file; rm d/link; exit 7")
@@ -290,7 +290,7 @@ fn transactions_conflict_over_files_and_not_over_directories() {
     need_mounts!();
     let place = Place::new();
     place.fed(["files", "put", "-", "/shared"], b"0").ended(0);
-    let mounted = Mounted::new(&place, &[]);
+    let mounted = RunningMount::new(&place, &[]);
     let directory = place.path("work");
     fs::create_dir(&directory).unwrap();
     let start = |arguments: &[&str], script: &str| {
@@ -425,7 +425,7 @@ impl KillRun {
     /// Runs the script in a transaction, and kills a process at a random moment after the end of
     /// the script. Returns whether the commit was acknowledged.
     fn run(&mut self, round: u64) -> bool {
-        let mounted = (round.is_multiple_of(2)).then(|| Mounted::new(&self.place, &[]));
+        let mounted = (round.is_multiple_of(2)).then(|| RunningMount::new(&self.place, &[]));
         let marker = self.place.path("marker");
         let _ = fs::remove_file(&marker);
         let script = format!("{}\ntouch {}", change(round, self.bytes), marker.display());
@@ -447,7 +447,8 @@ impl KillRun {
             std::thread::sleep(Duration::from_millis(1));
         }
         let marked = Instant::now();
-        let is_killed = !round.is_multiple_of(8);
+        // The first round tells how long a commit takes, and so does each eighth after it.
+        let is_killed = round % 8 != 1;
         if is_killed {
             std::thread::sleep(self.commit_time.mul_f64(self.random.f64() * 1.2));
             match &mounted {
@@ -542,7 +543,7 @@ fn a_transaction_over_a_directory_changes_all_or_nothing() {
     assert_eq!(fs::metadata(directory.join("c/short")).unwrap().nlink(), 2);
     assert!(fs::metadata(directory.join("p")).unwrap().file_type().is_fifo());
     assert!(!directory.join("empty").exists() && !directory.join("a").exists());
-    // What another program changes meanwhile is a conflict if the command has read it.
+    // The commit conflicts if another program changes a file that the command has read.
     let other = format!(
         "cat c/short; echo y > z; nsenter -t {} -m sh -c 'echo other > {work}/c/short'",
         std::process::id()
@@ -556,8 +557,8 @@ fn a_transaction_over_a_directory_changes_all_or_nothing() {
         assert!(!directory.join("z").exists());
     } else {
         alluvium_device::skipped!(
-            "nsenter",
-            "it changes files outside of a view (package util-linux)"
+            "other namespaces",
+            "nsenter changes files outside of a view (package util-linux)"
         );
     }
     place

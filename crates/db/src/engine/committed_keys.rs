@@ -81,10 +81,11 @@ impl KeyRecord {
         self.complete_above = self.flushed;
     }
 
-    fn add(&mut self, memtable: &Memtable) {
+    /// Adds the keys of a memtable, until the record has more than `most_bytes`.
+    fn add(&mut self, memtable: &Memtable, most_bytes: u64) {
         let mut cursor = memtable.cursor();
         cursor.first();
-        while let Some(key) = cursor.key() {
+        while let Some(key) = cursor.key().filter(|_| self.bytes <= most_bytes) {
             if let Some(newest) = cursor.versions(MAX_SEQUENCE).next() {
                 match self.keys.get_mut(key) {
                     Some(at) => *at = newest.sequence.max(*at),
@@ -126,7 +127,7 @@ impl CommittedKeys {
         if record.observers == 0 || is_planted(IsolationFault::FlushedKeysAreForgotten) {
             return;
         }
-        record.add(memtable);
+        record.add(memtable, most_bytes);
         if record.bytes > most_bytes {
             record.forget();
         }

@@ -27,11 +27,12 @@ Examples:
   alluvium tx -- make install DESTDIR=.
   alluvium tx --dir /srv/site -- sh -c 'rm -rf *; tar xf ~/site.tar'
   alluvium tx --retry 3 -- git pull
-  alluvium tx --over /etc -- apt-get install nginx
+  alluvium tx --over /srv/site -- ./deploy.sh
 
-The command runs in DIR, or in the current directory if that lies in DIR. It sees the files of the store there, and nobody else sees what it does there. If it ends with exit code 0, all of its changes \
-to these files take effect at once and are on the disk; otherwise none do. If any process is killed, or the machine loses power, the files \
-are as before or as after the commit. Changes outside of DIR are not part of the transaction.
+The command runs in DIR, or in the current directory if that is below DIR. It sees the files of the store there, and no other \
+program sees its changes. If the exit code is 0, all changes to these files take effect at once and are on the disk; otherwise none do. If \
+a process is killed or the machine loses power, the files are as before or as after the commit. Changes outside of DIR are not part of the \
+transaction.
 
 With --over, DIR is a directory of any file system instead. The changes are durable in the store before the first of them is applied to DIR. If the apply is interrupted, the next `tx --over` finishes it, or `tx --recover`. Other programs see files change one after the other while changes are applied.
 
