@@ -101,7 +101,8 @@ impl FilesOptions {
         self
     }
 
-    /// Sets the structure that stores the blocks. Default: the tiered tree.
+    /// Sets the structure that stores the blocks: a tree, levels or pages. Hashed structures have
+    /// no range deletes, and volatile ones lose their contents. Default: the tiered tree.
     #[must_use]
     pub fn blocks(mut self, structure: Structure) -> FilesOptions {
         self.blocks = structure;
@@ -142,6 +143,12 @@ impl FilesOptions {
             return bad(format!(
                 "{inline} bytes of contents with the attributes are too many: choose at most {}",
                 block.min(4 << 10)
+            ));
+        }
+        if matches!(self.blocks, Structure::Hashed(_) | Structure::Volatile(_)) {
+            return bad(format!(
+                "blocks of files cannot be in the structure {}: choose tiered, levels or paged",
+                self.blocks
             ));
         }
         Ok(FileLayout {

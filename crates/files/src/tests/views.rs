@@ -2,11 +2,11 @@
 
 use super::{TestPlace, attributes, directory, fails, file, names, node, size, stepping_options};
 use crate::{
-    AllocateMode, ChangeListener, ErrorKind, FileKind, FilePaths, FileSystem, Files, Inode, RenameMode,
-    WritePosition,
+    AllocateMode, AttributeChange, ChangeListener, ErrorKind, FileKind, FilePaths, FileSystem, Files,
+    FilesOptions, Inode, RenameMode, WritePosition,
 };
 use alluvium::Options;
-use alluvium::simulation::DirectoryOpener;
+use alluvium::simulation::{DirectoryOpener, SimulationOperations as _};
 use alluvium_device::simulated::SimDirectory;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -271,4 +271,39 @@ fn orphans_of_a_process_that_ended_are_removed_by_the_next_opening() {
     let report = files.check().unwrap();
     assert_eq!((report.orphans, report.blocks, report.files), (0, 0, 0));
     assert!(report.is_whole(), "{report}");
+}
+
+#[test]
+fn blocks_are_kept_in_ordered_structures_on_disk_only() {
+    for structure in ["tiered", "levels,f=3,scan=8,values=moved", "paged"] {
+        let options = FilesOptions::new()
+            .block_bytes(512)
+            .inline_bytes(0)
+            .blocks(structure.parse().unwrap());
+        let place = TestPlace::with(&options);
+        let files = &place.files;
+        let inode = files.write_file(b"/a", &[7; 5000], 0o644).unwrap();
+        files.write(inode, WritePosition::At(700), b"middle").unwrap();
+        files.write(inode, WritePosition::End, b"end").unwrap();
+        let cut = AttributeChange {
+            size: Some(1500),
+            ..AttributeChange::default()
+        };
+        files.set_attributes(inode, &cut).unwrap();
+        place.db.checkpoint().unwrap();
+        let mut expected = vec![7; 1500];
+        expected[700..706].copy_from_slice(b"middle");
+        assert_eq!(files.read_file(b"/a").unwrap(), expected, "{structure}");
+        files.unlink(Inode::ROOT, b"a").unwrap();
+        assert_eq!(files.check().unwrap().blocks, 0, "{structure}");
+        place.verify();
+    }
+    for structure in ["hashed", "volatile,bytes=4M"] {
+        let db = Options::new().memory(16 << 20).in_memory().unwrap();
+        let options = FilesOptions::new().blocks(structure.parse().unwrap());
+        let refused = Files::open_with(&db, "test", &options).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{structure}");
+        assert!(refused.to_string().contains("choose tiered"), "{refused}");
+        assert!(Files::list(&db).is_empty());
+    }
 }
