@@ -6,7 +6,7 @@ use crate::{
     FilesOptions, Inode, RenameMode, WritePosition,
 };
 use alluvium::Options;
-use alluvium::simulation::{DirectoryOpener, SimulationOperations as _};
+use alluvium::simulation::DirectoryOpener;
 use alluvium_device::simulated::SimDirectory;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
