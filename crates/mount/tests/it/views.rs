@@ -65,11 +65,11 @@ fn a_view_is_not_seen_while_its_command_runs() {
     let path = directory.path();
     let command = shell("echo > here; while test ! -e end; do sleep 0.01; done");
     let view = CommandView::start(shared(&files), path, command, &ViewOptions::default()).unwrap();
-    let root = alluvium_files::Inode::ROOT;
-    wait_until("the command's file", || files.lookup(root, b"here").is_ok());
-    assert!(!is_mounted(path) && !path.join("here").exists());
+    // The kernel remembers that the name is absent until it has the answer to the creation.
     let inside = format!("/proc/{}/cwd/here", view.process_id());
-    assert_eq!(fs::metadata(&inside).unwrap().size(), 1);
+    let size = || fs::metadata(&inside).map(|metadata| metadata.size());
+    wait_until("the command's file", || size().is_ok_and(|size| size == 1));
+    assert!(!is_mounted(path) && !path.join("here").exists());
     fs::write(format!("/proc/{}/cwd/end", view.process_id()), b"").unwrap();
     assert!(view.wait().unwrap().status.success());
 }
