@@ -19,6 +19,19 @@ pub enum MessageKind {
     Delete = 1,
     /// Uses the keyspace's merge operator to merge the operand into the value of the key.
     Merge = 2,
+    /// Deletes the key's older messages once the clock reaches the time of the message, and has no
+    /// effect until then. The operand contains merge operands that are older or newer than the
+    /// delete, and further timed deletes.
+    TimedDelete = 3,
+}
+
+impl MessageKind {
+    /// Returns whether the value of the key may depend on older messages.
+    #[must_use]
+    #[inline]
+    pub fn needs_older(self) -> bool {
+        matches!(self, MessageKind::Merge | MessageKind::TimedDelete)
+    }
 }
 
 /// The error for a number that does not encode a message kind.
@@ -33,6 +46,7 @@ impl TryFrom<u8> for MessageKind {
             0 => Ok(MessageKind::Put),
             1 => Ok(MessageKind::Delete),
             2 => Ok(MessageKind::Merge),
+            3 => Ok(MessageKind::TimedDelete),
             _ => Err(UnknownKind(number)),
         }
     }
@@ -46,9 +60,9 @@ pub struct Message<'a> {
     /// The operation that the message performs on its key.
     pub kind: MessageKind,
     /// Expiry time of a put, in milliseconds of the caller's clock. 0 means that the value never
-    /// expires.
+    /// expires. For a timed delete, the time from which it deletes.
     pub expires_ms: u64,
-    /// The value of a put, or the operand of a merge. Empty for a delete.
+    /// The value of a put, or the operand of a merge or timed delete. Empty for a delete.
     pub operand: &'a [u8],
 }
 
@@ -71,6 +85,17 @@ impl<'a> Message<'a> {
             sequence,
             kind: MessageKind::Delete,
             expires_ms: 0,
+            operand: &[],
+        }
+    }
+
+    /// Returns a message that deletes its key's older messages from the time `deleted_ms` on.
+    #[must_use]
+    pub fn timed_delete(sequence: SequenceNumber, deleted_ms: u64) -> Message<'a> {
+        Message {
+            sequence,
+            kind: MessageKind::TimedDelete,
+            expires_ms: deleted_ms,
             operand: &[],
         }
     }

@@ -5,7 +5,7 @@ use crate::batch::LongValues;
 use crate::fetch;
 use crate::key::LookupKey;
 use crate::memtable::Memtable;
-use crate::merge::{BadOperand, MergeOperator};
+use crate::merge::{BadOperand, ChainElement, MergeOperator, OperandChain, has_passed};
 use crate::pinned_value::{PageSlice, PinnedValue, ValueDestination};
 use crate::record::{RecordValue, StoredRecord};
 use crate::value_log::ValuePointer;
@@ -61,6 +61,9 @@ pub struct KeyState {
     /// are buffers kept for reuse.
     operands: Vec<Vec<u8>>,
     count: usize,
+    /// The timed deletes found that have no effect yet, newest first: how many of the operands are
+    /// newer, and the time.
+    timed: Vec<(usize, u64)>,
     outcome: KeyOutcome,
     /// The value, or the base value that the operands apply to.
     value: Vec<u8>,
@@ -136,11 +139,17 @@ impl<'op> LookupState<'op> {
         self.known.is_decided()
     }
 
+    /// Returns whether the messages found only merge operands into an older value.
+    #[must_use]
+    pub fn only_merges(&self) -> bool {
+        !self.is_decided() && !self.known.has_timed_deletes()
+    }
+
     /// Returns whether no message for the key has been added so far.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         let known = &self.known;
-        !known.is_decided() && known.count == 0 && known.deleted == 0
+        !known.is_decided() && known.count == 0 && known.timed.is_empty() && known.deleted == 0
     }
 
     /// Returns whether the result depends on the current time, because one of the messages found
@@ -231,8 +240,15 @@ impl<'op> LookupState<'op> {
                 ..Message::put(0, &known.value)
             }),
         }
-        let operands = known.operands[..known.count].iter().rev();
-        operands.for_each(|operand| visit(Message::merge(0, operand)));
+        let mut timed = known.timed.iter().rev().peekable();
+        for index in (0..=known.count).rev() {
+            while let Some((_, time_ms)) = timed.next_if(|(newer, _)| *newer == index) {
+                visit(Message::timed_delete(0, *time_ms));
+            }
+            if let Some(newer) = index.checked_sub(1) {
+                visit(Message::merge(0, &known.operands[newer]));
+            }
+        }
     }
 
     /// Returns the value, assuming that there are no older messages. Returns `None` if there is no
@@ -284,6 +300,7 @@ impl KeyState {
         self.expires = false;
         self.expires_ms = 0;
         self.count = 0;
+        self.timed.clear();
         self.outcome = KeyOutcome::Open;
         self.part = None;
     }
@@ -312,6 +329,12 @@ impl KeyState {
     pub fn has_operands(&self) -> bool {
         debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
         self.count > 0
+    }
+
+    /// Returns whether there are timed deletes that will delete an older value.
+    #[must_use]
+    pub fn has_timed_deletes(&self) -> bool {
+        !self.timed.is_empty()
     }
 
     /// Adds `sequence`, the newest range delete in a source that covers the key, if there is one.
@@ -385,8 +408,14 @@ impl KeyState {
         }
         self.newest = self.newest.max(record.sequence);
         self.expires |= record.expires_ms != 0;
-        let expired = record.expires_ms != 0 && record.expires_ms <= self.now_ms;
-        if record.sequence < self.deleted || record.kind == MessageKind::Delete || expired {
+        if record.sequence < self.deleted || record.kind == MessageKind::Delete {
+            self.outcome = KeyOutcome::Nothing;
+            return Poll::Ready(Ok(ControlFlow::Break(())));
+        }
+        if record.kind == MessageKind::TimedDelete {
+            return self.timed_delete(record, operator, load);
+        }
+        if record.expires_ms != 0 && record.expires_ms <= self.now_ms {
             self.outcome = KeyOutcome::Nothing;
             return Poll::Ready(Ok(ControlFlow::Break(())));
         }
@@ -422,6 +451,52 @@ impl KeyState {
         self.outcome = KeyOutcome::Value;
         self.expires_ms = record.expires_ms;
         Poll::Ready(Ok(ControlFlow::Break(())))
+    }
+
+    /// Adds a timed delete and the operands in it. `load` is used as by [`KeyState::record`].
+    #[cold]
+    fn timed_delete(
+        &mut self,
+        record: &StoredRecord<'_>,
+        operator: Option<&dyn MergeOperator>,
+        load: impl FnOnce(&ValuePointer, ValueDestination<'_>) -> Poll<Result<()>>,
+    ) -> Poll<Result<ControlFlow<()>>> {
+        let mut loaded = Vec::new();
+        let operand = match &record.value {
+            RecordValue::Inline(operand) => *operand,
+            RecordValue::Separate(pointer) => {
+                let (bytes, part) = (&mut loaded, None);
+                ready!(load(pointer, ValueDestination { bytes, part }))?;
+                &loaded
+            }
+        };
+        let elements = OperandChain::elements(operand, record.expires_ms);
+        for element in elements.iter().rev() {
+            match *element {
+                ChainElement::Operand(operand) if operator.is_some() => {
+                    if self.count == self.operands.len() {
+                        self.operands.push(Vec::new());
+                    }
+                    self.operands[self.count].clear();
+                    self.operands[self.count].extend_from_slice(operand);
+                    self.count += 1;
+                }
+                ChainElement::Operand(operand) => {
+                    self.value.clear();
+                    self.value.extend_from_slice(self.long_values.shown(operand));
+                    self.outcome = KeyOutcome::Value;
+                    self.expires_ms = 0;
+                }
+                ChainElement::DeletedAt(time_ms) if has_passed(time_ms, self.now_ms) => {
+                    self.outcome = KeyOutcome::Nothing;
+                }
+                ChainElement::DeletedAt(time_ms) => self.timed.push((self.count, time_ms)),
+            }
+            if self.is_decided() {
+                return Poll::Ready(Ok(ControlFlow::Break(())));
+            }
+        }
+        Poll::Ready(Ok(ControlFlow::Continue(())))
     }
 
     /// Applies the merge operands, assuming that there are no older messages. Returns the value, or

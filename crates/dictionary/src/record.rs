@@ -38,9 +38,10 @@ pub struct StoredRecord<'a> {
     /// Commit sequence number of the message, or 0 once every reader is newer than it.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Expiry time of a put, in milliseconds of the caller's clock, or 0 if it never expires.
+    /// Expiry time of a put, in milliseconds of the caller's clock, or 0 if it never expires. For a
+    /// timed delete, the time from which it deletes.
     pub expires_ms: u64,
-    /// The value of a put, or the operand of a merge. Empty for a delete.
+    /// The value of a put, or the operand of a merge or timed delete. Empty for a delete.
     pub value: RecordValue<'a>,
 }
 

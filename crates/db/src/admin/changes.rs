@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::schema::format::{self, CATALOG, LogWrite, LogWriteIter};
 use crate::shared::SharedStore;
 use alluvium_base::MessageKind;
+use alluvium_dictionary::merge::{ChainElement, OperandChain};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -35,6 +36,16 @@ pub enum Change {
         keyspace: String,
         /// The key as the program wrote it.
         key: Vec<u8>,
+    },
+    /// A key will be deleted at a time, unless it is written before: see
+    /// [`Keyspace::delete_at`](crate::Keyspace::delete_at).
+    DeleteAt {
+        /// Current name of the keyspace.
+        keyspace: String,
+        /// The key as the program wrote it.
+        key: Vec<u8>,
+        /// When the key's value is deleted.
+        time: SystemTime,
     },
     /// An operand was merged into the value of a key.
     Merge {
@@ -138,7 +149,7 @@ impl ChangeStream {
             for (sequence, record) in records {
                 let changes: Vec<Change> = LogWriteIter::new(&record)
                     .flatten()
-                    .filter_map(|write| self.change(&write))
+                    .flat_map(|write| self.changes(&write))
                     .collect();
                 if !changes.is_empty() {
                     self.read.push_back(ChangeSet { sequence, changes });
@@ -147,6 +158,44 @@ impl ChangeStream {
             self.after = reached;
         }
         Ok(())
+    }
+
+    /// Converts a write in the log to changes.
+    fn changes(&self, write: &LogWrite<'_>) -> Vec<Change> {
+        let LogWrite::One {
+            key,
+            kind: MessageKind::TimedDelete,
+            expires_ms,
+            operand,
+        } = write
+        else {
+            return self.change(write).into_iter().collect();
+        };
+        let Some(change) = self.change(&LogWrite::One {
+            key,
+            kind: MessageKind::Merge,
+            expires_ms: 0,
+            operand: &[],
+        }) else {
+            return Vec::new();
+        };
+        let Change::Merge { keyspace, key, .. } = change else {
+            unreachable!("a merge is a merge");
+        };
+        let elements = OperandChain::elements(operand, *expires_ms);
+        let changes = elements.into_iter().map(|element| match element {
+            ChainElement::Operand(operand) => Change::Merge {
+                keyspace: keyspace.clone(),
+                key: key.clone(),
+                operand: operand.to_vec(),
+            },
+            ChainElement::DeletedAt(time_ms) => Change::DeleteAt {
+                keyspace: keyspace.clone(),
+                key: key.clone(),
+                time: SystemTime::UNIX_EPOCH + Duration::from_millis(time_ms),
+            },
+        });
+        changes.collect()
     }
 
     /// Converts a write in the log to a change. Returns `None` if the write belongs to the store's

@@ -14,7 +14,7 @@ pub(crate) struct CommitRecord<'a> {
     /// Number of writes. Each write uses one sequence number.
     pub(crate) count: u32,
     /// Number of point writes, indexed by `MessageKind`. All other writes are range deletes.
-    pub(crate) kinds: [u32; 3],
+    pub(crate) kinds: [u32; 4],
     /// Whether any write of the commit adds more data than it frees.
     pub(crate) grows: bool,
 }

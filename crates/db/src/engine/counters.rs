@@ -126,7 +126,7 @@ impl EngineCounters {
         let of = |kind: MessageKind| u64::from(commit.kinds[kind as usize]);
         let (puts, deletes, merges) = (
             of(MessageKind::Put),
-            of(MessageKind::Delete),
+            of(MessageKind::Delete) + of(MessageKind::TimedDelete),
             of(MessageKind::Merge),
         );
         self.add([

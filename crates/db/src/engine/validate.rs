@@ -350,7 +350,9 @@ impl LaterCommits<'_> {
         Ok(gather.newest() > self.place)
     }
 
-    /// Returns whether one of these commits has put or deleted a key. Merges do not count.
+    /// Returns whether one of these commits has put or deleted a key, or deletes it at a later time.
+    /// Merges do not count. If a timed delete of an older commit is in the dictionary, the answer is
+    /// yes, because merges above it may have become part of it.
     ///
     /// When a dictionary merge folds operands into a put or a delete, the result has the newest
     /// operand's sequence number. A message that consists only of operands therefore contains no
@@ -377,7 +379,7 @@ impl LaterCommits<'_> {
             }
             let mut operands = LookupState::new(at, 0, definition.rules.operator.as_deref());
             reader.gather(named, &mut operands)?;
-            if !operands.known.has_operands() {
+            if !operands.known.has_operands() || operands.known.has_timed_deletes() {
                 return Ok(true);
             }
             at = newest - 1;

@@ -51,6 +51,20 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), MessageKind::Delete, 0, &[])
     }
 
+    /// Adds a timed delete of one key to the batch: see [`Keyspace::delete_at`].
+    ///
+    /// # Errors
+    /// The same errors as [`WriteBatch::put`].
+    pub fn delete_at(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        time: SystemTime,
+    ) -> Result<&mut Self> {
+        let time_ms = expiry_ms(time);
+        self.add(keyspace, key.as_ref(), MessageKind::TimedDelete, time_ms, &[])
+    }
+
     /// Adds a merge to the batch: see [`Keyspace::merge`].
     ///
     /// # Errors
@@ -107,7 +121,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    fn add(
+    pub(crate) fn add(
         &mut self,
         keyspace: &Keyspace,
         key: &[u8],

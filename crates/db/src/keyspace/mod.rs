@@ -174,6 +174,32 @@ impl Keyspace {
         self.write(key.as_ref(), MessageKind::Delete, 0, &[])
     }
 
+    /// Deletes the value that a key has now, but not before `time`. The call does not read the
+    /// value. Until `time`, it changes nothing; afterwards, only what was put or merged after the
+    /// call remains. A put before `time` therefore makes the call void.
+    ///
+    /// The time follows the machine's clock, as that of [`Keyspace::put_until`] does. A later call
+    /// cannot make the delete happen later, and one with an earlier time makes it happen earlier.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use std::time::{Duration, SystemTime};
+    /// let sessions = db.keyspace("sessions")?;
+    /// sessions.put("7", "Ada")?;
+    /// sessions.delete_at("7", SystemTime::now() + Duration::from_secs(3600))?;
+    /// assert_eq!(sessions.get("7")?.unwrap(), b"Ada");
+    /// sessions.delete_at("7", SystemTime::now())?;
+    /// assert!(sessions.get("7")?.is_none());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The same errors as [`Keyspace::put`].
+    pub fn delete_at(&self, key: impl AsRef<[u8]>, time: SystemTime) -> Result<()> {
+        self.write(key.as_ref(), MessageKind::TimedDelete, expiry_ms(time), &[])
+    }
+
     /// Atomically deletes a key and returns the value that it had, or `None` if it had no value.
     ///
     /// ```

@@ -17,10 +17,11 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  kind: 0 put, 1 delete, 2 merge, 3 delete a range, 4 put with an expiry, 5 ingest,
-//!               6 a write to a volatile keyspace: zeros follow, as the length of a key
+//!               6 a write to a volatile keyspace: zeros follow, as the length of a key,
+//!               7 timed delete: its operand is a chain of merges and deletes
 //!      1        varint: length of the key
 //!               key of the tree; of a range or an ingest, its first
-//!            8  kind 4 only: when it expires, in milliseconds since 1970
+//!            8  kinds 4 and 7 only: when it expires or deletes, in milliseconds since 1970
 //!               varint, not in kind 1: length of value or operand; of a range, of its end;
 //!               of an ingest, of its last key
 //!               value, operand, the end of the range (not included),
@@ -187,6 +188,7 @@ const RANGE: u8 = 3;
 const EXPIRING: u8 = 4;
 const INGEST: u8 = 5;
 const VOLATILE: u8 = 6;
+const TIMED_DELETE: u8 = 7;
 
 /// Appends a write to a log record. The tree key is passed in two parts, `prefix` and `key`, so
 /// that the caller need not join them.
@@ -215,14 +217,18 @@ pub fn encode_head(
     expires_ms: u64,
     operand: usize,
 ) {
-    let expiring = kind == MessageKind::Put && expires_ms != 0;
+    let number = match kind {
+        MessageKind::Put if expires_ms != 0 => EXPIRING,
+        MessageKind::TimedDelete => TIMED_DELETE,
+        kind => kind as u8,
+    };
     let mut writer = ByteWriter::new(out);
     writer
-        .u8(if expiring { EXPIRING } else { kind as u8 })
+        .u8(number)
         .varint((prefix.len() + key.len()) as u64)
         .bytes(prefix)
         .bytes(key);
-    if expiring {
+    if matches!(number, EXPIRING | TIMED_DELETE) {
         writer.u64(expires_ms);
     }
     if kind != MessageKind::Delete {
@@ -306,11 +312,12 @@ impl<'a> LogWriteIter<'a> {
             return Ok(LogWrite::Volatile);
         }
         let expires_ms = match kind {
-            EXPIRING => self.reader.u64().map_err(cut)?,
+            EXPIRING | TIMED_DELETE => self.reader.u64().map_err(cut)?,
             _ => 0,
         };
         let kind = match kind {
             EXPIRING => MessageKind::Put,
+            TIMED_DELETE => MessageKind::TimedDelete,
             number => MessageKind::try_from(number).map_err(|unknown| unknown.to_string())?,
         };
         let operand = match kind {

@@ -338,7 +338,7 @@ impl SpilledWrites {
                 let Some(key) = walk.next(&mut gather)? else {
                     break;
                 };
-                visit(definition, key, !gather.is_decided());
+                visit(definition, key, gather.only_merges());
                 gather.visit_messages(|message| {
                     let Message {
                         kind,

@@ -74,6 +74,20 @@ impl Transaction {
         })
     }
 
+    /// Deletes the value that a key has after the transaction's writes so far, but not before
+    /// `time`; see [`Keyspace::delete_at`]. To reads by the transaction itself, `time` has come only
+    /// if it had come when the transaction began.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete_at(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>, time: SystemTime) -> Result<()> {
+        let key = key.as_ref();
+        self.write(keyspace, key, 0, KeyWriteKind::Replace, |set| {
+            set.delete_at(key, time);
+            Ok(())
+        })
+    }
+
     /// Merges an operand into the value of a key; see [`Keyspace::merge`].
     ///
     /// If the merge operator is commutative, as the built-in `add`, `minimum` and `maximum` are,

@@ -350,7 +350,8 @@ impl<'a> ArenaRecord<'a> {
             kind: match about >> KIND_AT & 3 {
                 0 => MessageKind::Put,
                 1 => MessageKind::Delete,
-                _ => MessageKind::Merge,
+                2 => MessageKind::Merge,
+                _ => MessageKind::TimedDelete,
             },
             expires_ms: header.expires_ms,
             operand: self.bytes((about & KEY_LEN) as usize, header.operand_len as usize),

@@ -1,6 +1,7 @@
 //! Folding, which replaces the messages of a key by as few messages as possible (invariants G2 to
 //! G5).
 
+use super::chain::{ChainElement, OperandChain, has_passed};
 use super::{CompactionFilter, FilterCandidate, FilterVerdict, MergeOperator};
 use alluvium_base::{Message, MessageKind, SequenceNumber};
 use std::sync::Arc;
@@ -81,7 +82,7 @@ pub struct FoldedMessage<'a> {
     /// key.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Expiry time of a put, or 0 if it never expires.
+    /// Expiry time of a put, or 0 if it never expires. Time of a timed delete.
     pub expires_ms: u64,
     pub operand: &'a [u8],
     /// Index of the input message from which the operand was taken unchanged, counted from the
@@ -102,6 +103,8 @@ pub struct MessageFolder<'op> {
     /// The operands of the pending merge messages, newest first, concatenated.
     chain: Vec<u8>,
     ends: Vec<usize>,
+    /// The pending timed deletes, newest first: how many of the operands are newer, and the time.
+    timed: Vec<(usize, u64)>,
     folded: Vec<u8>,
 }
 
@@ -109,7 +112,8 @@ pub struct MessageFolder<'op> {
 #[derive(Clone, Copy)]
 enum BandState {
     Nothing,
-    /// Merge messages without a base so far, with the sequence number of the newest.
+    /// Merge messages and timed deletes without a base so far, with the sequence number of the
+    /// newest.
     Merges(SequenceNumber),
     Done,
 }
@@ -125,6 +129,7 @@ impl<'op> MessageFolder<'op> {
             filter: None,
             chain: Vec::new(),
             ends: Vec::new(),
+            timed: Vec::new(),
             folded: Vec::new(),
         }
     }
@@ -186,7 +191,9 @@ impl<'op> MessageFolder<'op> {
                 // have no base. The range delete itself is stored separately from the runs'
                 // records, or dropped if there is no older data.
                 _ if hidden.is_some_and(|deleted| sequence < deleted) => {
-                    self.finish(below, None, &mut emit);
+                    if let BandState::Merges(newest) = below {
+                        self.finish(newest, None, &mut emit);
+                    }
                     BandState::Done
                 }
                 BandState::Nothing => self.first(&message, number, &mut emit),
@@ -205,13 +212,15 @@ impl<'op> MessageFolder<'op> {
         number: usize,
         emit: &mut impl FnMut(FoldedMessage<'_>),
     ) -> BandState {
+        self.chain.clear();
+        self.ends.clear();
+        self.timed.clear();
         match message.kind {
             MessageKind::Merge if self.operator.is_some() => {
-                self.chain.clear();
-                self.ends.clear();
                 self.push(message.operand);
                 return BandState::Merges(message.sequence);
             }
+            MessageKind::TimedDelete => return self.timed_delete(message.sequence, message, emit),
             MessageKind::Put | MessageKind::Merge if !self.is_expired(message) => {
                 self.emit_put(&whole(message, number), emit);
             }
@@ -222,7 +231,7 @@ impl<'op> MessageFolder<'op> {
         BandState::Done
     }
 
-    /// Processes a message below merge messages that have no base yet.
+    /// Processes a message below merge messages and timed deletes that have no base yet.
     fn under_merges(
         &mut self,
         newest: SequenceNumber,
@@ -231,28 +240,102 @@ impl<'op> MessageFolder<'op> {
         emit: &mut impl FnMut(FoldedMessage<'_>),
     ) -> BandState {
         match message.kind {
-            MessageKind::Merge => {
+            MessageKind::Merge if self.operator.is_some() => {
                 self.push(message.operand);
                 return BandState::Merges(newest);
             }
-            MessageKind::Put
-                if !self.is_expired(message) && (message.expires_ms != 0 || self.refuses(message)) =>
-            {
-                // The merges apply to the put until it expires, and to nothing afterwards, so keep
-                // both. Also keep both if the operator rejects the put, in which case readers of
-                // the key receive an error.
-                self.emit_chain(newest, emit);
-                emit(FoldedMessage {
-                    sequence: self.settled(message.sequence),
-                    ..whole(message, number)
-                });
+            MessageKind::TimedDelete => return self.timed_delete(newest, message, emit),
+            MessageKind::Put | MessageKind::Merge if !self.is_expired(message) => {
+                self.upon(newest, message, number, emit);
             }
-            MessageKind::Put if !self.is_expired(message) => {
-                self.finish(BandState::Merges(newest), Some(message.operand), emit);
+            MessageKind::Put | MessageKind::Merge | MessageKind::Delete => {
+                self.finish(newest, None, emit);
             }
-            MessageKind::Put | MessageKind::Delete => self.finish(BandState::Merges(newest), None, emit),
         }
         BandState::Done
+    }
+
+    /// Adds the elements of a timed delete to the pending ones. If its time has passed, older
+    /// messages count as deleted.
+    fn timed_delete(
+        &mut self,
+        newest: SequenceNumber,
+        message: &Message<'_>,
+        emit: &mut impl FnMut(FoldedMessage<'_>),
+    ) -> BandState {
+        for element in OperandChain::elements(message.operand, message.expires_ms).iter().rev() {
+            match *element {
+                ChainElement::Operand(operand) => self.push(operand),
+                ChainElement::DeletedAt(time_ms) if has_passed(time_ms, self.rule.now_ms) => {
+                    self.finish(newest, None, emit);
+                    return BandState::Done;
+                }
+                ChainElement::DeletedAt(time_ms) => self.timed.push((self.ends.len(), time_ms)),
+            }
+        }
+        BandState::Merges(newest)
+    }
+
+    /// Folds the pending messages into the put below them, as far as possible.
+    fn upon(
+        &mut self,
+        newest: SequenceNumber,
+        put: &Message<'_>,
+        number: usize,
+        emit: &mut impl FnMut(FoldedMessage<'_>),
+    ) {
+        if self.timed.is_empty() {
+            // The merges apply to the put until it expires, and to nothing afterwards, so keep
+            // both. Also keep both if the operator rejects the put, in which case readers of the
+            // key receive an error.
+            if put.expires_ms != 0 || self.refuses(put) {
+                self.emit_chain(newest, emit);
+                self.emit_below(put, number, emit);
+            } else {
+                self.finish(newest, Some(put.operand), emit);
+            }
+            return;
+        }
+        let mut chain = self.pending();
+        let oldest = match chain.oldest() {
+            Some(_) if self.refuses(put) => None,
+            _ => chain.take_oldest(put.expires_ms),
+        };
+        let Some((operand, expires_ms)) = oldest else {
+            self.emit_chain(newest, emit);
+            self.emit_below(put, number, emit);
+            return;
+        };
+        let mut base = FoldedMessage {
+            kind: MessageKind::Put,
+            expires_ms,
+            ..whole(put, number)
+        };
+        let mut folded = std::mem::take(&mut self.folded);
+        if let Some(operand) = operand {
+            folded.clear();
+            folded.extend_from_slice(put.operand);
+            self.operator().fold(&mut folded, &operand);
+            (base.operand, base.number) = (&folded, None);
+        }
+        if chain.is_empty() {
+            base.sequence = newest;
+            self.emit_put(&base, emit);
+        } else {
+            emit_message(&chain, newest, emit);
+            base.sequence = self.settled(put.sequence);
+            emit(base);
+        }
+        self.folded = folded;
+    }
+
+    /// Emits a put below a chain that is not folded into it.
+    fn emit_below(&self, put: &Message<'_>, number: usize, emit: &mut impl FnMut(FoldedMessage<'_>)) {
+        emit(FoldedMessage {
+            kind: MessageKind::Put,
+            sequence: self.settled(put.sequence),
+            ..whole(put, number)
+        });
     }
 
     /// Handles merge messages that have no base when the sources end. A range delete cannot serve
@@ -260,14 +343,17 @@ impl<'op> MessageFolder<'op> {
     /// sources.
     fn end(&mut self, newest: SequenceNumber, emit: &mut impl FnMut(FoldedMessage<'_>)) {
         if self.rule.older == OlderData::None {
-            self.finish(BandState::Merges(newest), None, emit);
+            self.finish(newest, None, emit);
             return;
         }
         self.emit_chain(newest, emit);
     }
 
-    /// Emits the pending merge messages as a single merge message.
+    /// Emits the pending messages as a single message.
     fn emit_chain(&mut self, newest: SequenceNumber, emit: &mut impl FnMut(FoldedMessage<'_>)) {
+        if !self.timed.is_empty() {
+            return emit_message(&self.pending(), newest, emit);
+        }
         self.fold_chain(None);
         emit(FoldedMessage {
             sequence: newest,
@@ -278,10 +364,21 @@ impl<'op> MessageFolder<'op> {
         });
     }
 
-    /// Folds the pending merge messages into their base, if there is one, and emits the result as a
-    /// put.
-    fn finish(&mut self, below: BandState, base: Option<&[u8]>, emit: &mut impl FnMut(FoldedMessage<'_>)) {
-        let BandState::Merges(newest) = below else { return };
+    /// Folds the pending messages into their base, a value that does not expire or none, and emits
+    /// the result. `base` must be `None` if there are pending timed deletes.
+    fn finish(
+        &mut self,
+        newest: SequenceNumber,
+        base: Option<&[u8]>,
+        emit: &mut impl FnMut(FoldedMessage<'_>),
+    ) {
+        if !self.timed.is_empty() {
+            debug_assert!(base.is_none(), "a base of timed deletes is handled elsewhere");
+            return self.finish_timed(newest, emit);
+        }
+        if self.ends.is_empty() {
+            return self.emit_tombstone(newest, emit);
+        }
         self.fold_chain(base);
         let put = FoldedMessage {
             sequence: newest,
@@ -291,6 +388,51 @@ impl<'op> MessageFolder<'op> {
             number: None,
         };
         self.emit_put(&put, emit);
+    }
+
+    /// Emits the pending messages, at least one of which is a timed delete, if they have no base.
+    fn finish_timed(&mut self, newest: SequenceNumber, emit: &mut impl FnMut(FoldedMessage<'_>)) {
+        let mut chain = self.pending();
+        chain.forget_base();
+        if chain.is_empty() {
+            return self.emit_tombstone(newest, emit);
+        }
+        if chain.is_timed() {
+            // Older data must stay hidden, also where this merge does not see it.
+            if self.rule.older == OlderData::Elsewhere || !self.is_oldest {
+                chain.delete_base();
+            }
+            return emit_message(&chain, newest, emit);
+        }
+        let put = FoldedMessage {
+            sequence: newest,
+            kind: MessageKind::Put,
+            expires_ms: 0,
+            operand: chain.newest().unwrap_or_default(),
+            number: None,
+        };
+        self.emit_put(&put, emit);
+    }
+
+    /// Returns the pending operands and timed deletes as a chain.
+    fn pending(&self) -> OperandChain {
+        let mut chain = OperandChain::default();
+        let mut timed = self.timed.iter().rev().peekable();
+        for index in (0..=self.ends.len()).rev() {
+            while let Some((_, time_ms)) = timed.next_if(|(newer, _)| *newer == index) {
+                chain.delete_at(*time_ms, self.operator);
+            }
+            if let Some(newer) = index.checked_sub(1) {
+                let start = newer.checked_sub(1).map_or(0, |before| self.ends[before]);
+                chain.merge(&self.chain[start..self.ends[newer]], self.operator());
+            }
+        }
+        chain
+    }
+
+    fn operator(&self) -> &'op dyn MergeOperator {
+        self.operator
+            .expect("operands are kept only with an operator")
     }
 
     /// Emits the put that remains of a band. In the oldest band, applies the compaction filter
@@ -367,9 +509,7 @@ impl<'op> MessageFolder<'op> {
 
     /// Folds the pending operands, oldest first, into the base if there is one.
     fn fold_chain(&mut self, base: Option<&[u8]>) {
-        let operator = self
-            .operator
-            .expect("a chain of merges is kept only with an operator");
+        let operator = self.operator();
         debug_assert!(!self.ends.is_empty(), "a chain has operands");
         self.folded.clear();
         self.folded.extend_from_slice(base.unwrap_or(&[]));
@@ -385,6 +525,19 @@ impl<'op> MessageFolder<'op> {
             }
         }
     }
+}
+
+/// Emits the message that stores a chain.
+fn emit_message(chain: &OperandChain, sequence: SequenceNumber, emit: &mut impl FnMut(FoldedMessage<'_>)) {
+    chain.as_message(|message| {
+        emit(FoldedMessage {
+            sequence,
+            number: None,
+            kind: message.kind,
+            expires_ms: message.expires_ms,
+            operand: message.operand,
+        });
+    });
 }
 
 /// Converts a message that is kept as it is.

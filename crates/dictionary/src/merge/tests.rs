@@ -226,16 +226,23 @@ fn read(messages: &[Owned], deletes: &[SequenceNumber], at: SequenceNumber, now_
             None | Some(Owned(_, MessageKind::Delete, _, _)) => None,
             Some(Owned(_, MessageKind::Put, expires, _)) if *expires != 0 && *expires <= now_ms => None,
             Some(Owned(_, MessageKind::Put, _, operand)) => Some(operand.clone()),
-            Some(Owned(_, MessageKind::Merge, _, operand)) => Some(match value {
-                None => operand.clone(),
-                Some(mut value) => {
-                    AppendOperator.fold(&mut value, operand);
-                    value
-                }
-            }),
+            Some(Owned(_, MessageKind::Merge, _, operand)) => appended(value, operand),
+            Some(Owned(_, MessageKind::TimedDelete, time_ms, operand)) => {
+                let elements = OperandChain::elements(operand, *time_ms).into_iter();
+                elements.fold(value, |value, element| match element {
+                    ChainElement::Operand(operand) => appended(value, operand),
+                    ChainElement::DeletedAt(time_ms) => value.filter(|_| !has_passed(time_ms, now_ms)),
+                })
+            }
         };
     }
     value
+}
+
+fn appended(value: Option<Vec<u8>>, operand: &[u8]) -> Option<Vec<u8>> {
+    let mut value = value.unwrap_or_default();
+    AppendOperator.fold(&mut value, operand);
+    Some(value)
 }
 
 /// Generates a random history of one key, newest message first, and range deletes that cover the
@@ -250,7 +257,8 @@ fn history(random: &mut fastrand::Rng) -> (Vec<Owned>, Vec<SequenceNumber>) {
     random.shuffle(&mut all);
     let (deletes, mut messages) = (all.split_off(all.len() - deletes.len()), all);
     messages.sort_unstable_by(|a, b| b.cmp(a));
-    let message = |random: &mut fastrand::Rng, sequence| match random.u8(..6) {
+    let message = |random: &mut fastrand::Rng, sequence| match random.u8(..8) {
+        6 | 7 => Owned(sequence, MessageKind::TimedDelete, random.u64(1..24), Vec::new()),
         0 => Owned(sequence, MessageKind::Delete, 0, Vec::new()),
         1 => Owned(
             sequence,
@@ -336,8 +344,8 @@ fn filtered_readers_agree(
         let is_in = |message: &&Owned| floor.is_none_or(|floor| message.0 > floor) && message.0 <= reader;
         let band: Vec<&Owned> = after.iter().filter(is_in).collect();
         assert!(
-            band.len() <= 1 || matches!(band[..], [Owned(_, MessageKind::Merge, ..), put] if expiring(put)),
-            "one remains, or merges above a put that expires (G3): {after:?}, {rule:?}"
+            band.len() <= 1 || matches!(band[..], [Owned(_, kind, ..), put] if kind.needs_older() && expiring(put)),
+            "one remains, or merges and timed deletes above a put that expires (G3): {after:?}, {rule:?}"
         );
     }
     // A merge that has all older messages drops the range deletes at or below the horizon. All

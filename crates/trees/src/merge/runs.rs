@@ -189,7 +189,9 @@ impl KeyMessages {
             }
             RecordValue::Separate(pointer) => Some(pointer),
         };
-        self.merges |= record.kind == MessageKind::Merge;
+        // A timed delete without operands leaves the value below it as it is.
+        let is_delete_alone = record.kind == MessageKind::TimedDelete && record.value.is_empty();
+        self.merges |= record.kind.needs_older() && !is_delete_alone;
         self.entries.push(KeyMessage {
             sequence: record.sequence,
             kind: record.kind,
@@ -229,7 +231,9 @@ impl KeyMessages {
                 .all(|entry| entry.from <= entry.to && entry.to <= self.bytes.len()),
             "messages lie in the bytes"
         );
-        let newest = self.entries.iter_mut().find(|entry| entry.sequence <= horizon);
+        // Timed deletes above the value leave it as it is.
+        let is_read = |entry: &&mut KeyMessage| entry.sequence <= horizon && !entry.kind.needs_older();
+        let newest = self.entries.iter_mut().find(is_read);
         if let Some(entry) = newest
             && let Some(pointer) = &entry.separate
         {
@@ -535,38 +539,40 @@ fn fold_layers(
     deleted: impl Fn(SequenceNumber) -> Option<SequenceNumber>,
     mut emit: impl FnMut(StoredRecord<'_>, bool) -> Result<()>,
 ) -> Result<()> {
-    // Hold a merge operand back until it is known whether a record follows. An operand without one
-    // is itself the record of the key.
-    let mut operand: Option<Vec<u8>> = None;
-    let merges = messages.merges;
+    // Hold a merge operand or timed delete back until it is known whether a record follows. An
+    // operand without one is itself the record of the key.
+    let mut operand: Option<(StoredRecord<'_>, Vec<u8>)> = None;
     messages.fold(store, purpose, folder, deleted, |record| {
         let record = StoredRecord {
             sequence: 0,
             ..record
         };
         match record.value {
-            RecordValue::Inline(bytes)
-                if merges && record.kind == MessageKind::Merge && operand.is_none() =>
-            {
-                operand = Some(bytes.to_vec());
+            RecordValue::Inline(bytes) if record.kind.needs_older() && operand.is_none() => {
+                let value = RecordValue::Inline(&[]);
+                operand = Some((StoredRecord { value, ..record }, bytes.to_vec()));
                 Ok(())
             }
             _ => {
                 if let Some(operand) = operand.take() {
-                    emit(merge_record(&operand), true)?;
+                    emit(with_operand(&operand), true)?;
                 }
                 emit(record, false)
             }
         }
     })?;
     match operand {
-        Some(operand) => emit(merge_record(&operand), false),
+        Some(operand) => emit(with_operand(&operand), false),
         None => Ok(()),
     }
 }
 
-fn merge_record(operand: &[u8]) -> StoredRecord<'_> {
-    StoredRecord::from(Message::merge(0, operand))
+/// Returns a record that was held back, with its operand.
+fn with_operand<'o>((record, operand): &'o (StoredRecord<'_>, Vec<u8>)) -> StoredRecord<'o> {
+    StoredRecord {
+        value: RecordValue::Inline(operand),
+        ..*record
+    }
 }
 
 /// Returns the total numbers of leaves that the inputs have passed without reading them.

@@ -34,7 +34,8 @@ use crate::keyspace::snapshot::Snapshot;
 use crate::locking::ranges::{InlineKey, RangeSet};
 use crate::read::value::Value;
 use crate::write::batch::{WriteBatch, expiry_ms};
-use alluvium_dictionary::merge::{BadOperand, MergeOperator};
+use alluvium_base::MessageKind;
+use alluvium_dictionary::merge::{BadOperand, MergeOperator, OperandChain};
 use journal::{UndoJournal, UndoRecord};
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -191,6 +192,20 @@ impl WriteSet {
         self.insert(key.as_ref(), KeyWrite::Delete);
     }
 
+    /// Deletes the value that a key has after the set's writes so far, but not before `time`; see
+    /// [`Keyspace::delete_at`].
+    pub fn delete_at(&mut self, key: impl AsRef<[u8]>, time: SystemTime) {
+        let (key, time_ms) = (key.as_ref(), expiry_ms(time));
+        let write = match self.writes.by_key().get(key) {
+            Some(before) => before.deleted_at(time_ms, self.keyspace.operator()),
+            None if self.hides(key) => return,
+            None => KeyWrite::Merge {
+                chain: OperandChain::deleted_at(time_ms),
+            },
+        };
+        self.insert(key, write);
+    }
+
     /// Deletes all keys from `start` (inclusive) to `end` (exclusive), or all keys from `start` on
     /// if `end` is `None`. Writes added later are not affected.
     pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: Option<&[u8]>) {
@@ -248,7 +263,7 @@ impl WriteSet {
             Some(before) => before.merged(operand, operator),
             None if self.hides(key) => KeyWrite::Delete.merged(operand, operator),
             None => KeyWrite::Merge {
-                operand: operand.to_vec(),
+                chain: OperandChain::operand(operand.to_vec()),
             },
         };
         self.insert(key, write);
@@ -392,16 +407,14 @@ impl WriteSet {
                 KeyWrite::Delete => {
                     batch.delete(&self.keyspace, key)?;
                 }
-                KeyWrite::Merge { operand } => {
-                    batch.merge(&self.keyspace, key, operand)?;
-                }
+                KeyWrite::Merge { chain } => self.add_chain(batch, key, chain)?,
                 KeyWrite::MergeUpon {
-                    operand,
+                    chain,
                     value,
                     expires_ms,
                 } => {
                     self.add_put(batch, key, value, *expires_ms)?;
-                    batch.merge(&self.keyspace, key, operand)?;
+                    self.add_chain(batch, key, chain)?;
                 }
             }
         }
@@ -416,6 +429,17 @@ impl WriteSet {
             None => batch.put(&self.keyspace, key, value)?,
         };
         Ok(())
+    }
+
+    fn add_chain(&self, batch: &mut WriteBatch, key: &[u8], chain: &OperandChain) -> Result<()> {
+        chain.as_message(|message| {
+            if let MessageKind::Merge = message.kind {
+                self.keyspace.check_operand(message.operand)?;
+            }
+            let (kind, time_ms) = (message.kind, message.expires_ms);
+            batch.add(&self.keyspace, key, kind, time_ms, message.operand)?;
+            Ok(())
+        })
     }
 
     /// Calls `visit` with each written key, possibly more than once.
@@ -449,7 +473,8 @@ pub(crate) fn merged_over(
     base: Option<Value>,
 ) -> Result<Option<Value>> {
     // The result of a merge does not depend on the time, so pass any time.
-    let read = KeyWrite::Merge { operand }.over(base, 0, keyspace.operator());
+    let chain = OperandChain::operand(operand);
+    let read = KeyWrite::Merge { chain }.over(base, 0, keyspace.operator());
     read.map_err(|bad| bad_base(keyspace, key, bad))
 }
 

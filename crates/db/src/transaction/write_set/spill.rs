@@ -28,6 +28,7 @@ impl WriteSet {
     /// anything was added.
     pub(crate) fn pour_writes(&self, ingest: &mut dyn BulkIngest) -> Result<bool> {
         for (key, write) in self.writes.by_key().iter() {
+            let key = self.tree_key(key);
             let message = match write {
                 KeyWrite::Put { value, expires_ms }
                 | KeyWrite::MergeUpon {
@@ -37,9 +38,12 @@ impl WriteSet {
                     ..Message::put(0, value)
                 },
                 KeyWrite::Delete => Message::delete(0),
-                KeyWrite::Merge { operand } => Message::merge(0, operand),
+                KeyWrite::Merge { chain } => {
+                    chain.as_message(|message| ingest.push(&key, message))?;
+                    continue;
+                }
             };
-            ingest.push(&self.tree_key(key), message)?;
+            ingest.push(&key, message)?;
         }
         Ok(!self.writes.by_key().is_empty())
     }
@@ -49,8 +53,8 @@ impl WriteSet {
     pub(crate) fn pour_merges_upon_puts(&self, ingest: &mut dyn BulkIngest) -> Result<bool> {
         let mut are_there = false;
         for (key, write) in self.writes.by_key().iter() {
-            if let KeyWrite::MergeUpon { operand, .. } = write {
-                ingest.push(&self.tree_key(key), Message::merge(0, operand))?;
+            if let KeyWrite::MergeUpon { chain, .. } = write {
+                chain.as_message(|message| ingest.push(&self.tree_key(key), message))?;
                 are_there = true;
             }
         }

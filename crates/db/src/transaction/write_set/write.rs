@@ -2,7 +2,7 @@
 
 use crate::locking::ranges::InlineKey;
 use crate::read::value::Value;
-use alluvium_dictionary::merge::{BadOperand, MergeOperator};
+use alluvium_dictionary::merge::{BadOperand, MergeOperator, OperandChain};
 use std::sync::Arc;
 
 /// The combined effect of all writes of a set to one key.
@@ -13,15 +13,14 @@ pub(super) enum KeyWrite {
         expires_ms: u64,
     },
     Delete,
-    /// Operands to merge into the value in the store, combined into one operand.
+    /// Operands to merge into the value in the store, and timed deletes of it.
     Merge {
-        operand: Vec<u8>,
+        chain: OperandChain,
     },
-    /// Operands merged into a put of the set, combined into one operand. They are kept separate
-    /// from the put's value if that value expires, or if the operator cannot merge operands into
-    /// it.
+    /// Operands merged into a put of the set, and timed deletes of it. They are kept separate from
+    /// the put's value if that value expires, or if the operator cannot merge operands into it.
     MergeUpon {
-        operand: Vec<u8>,
+        chain: Box<OperandChain>,
         value: Vec<u8>,
         expires_ms: u64,
     },
@@ -39,16 +38,27 @@ pub enum OwnWrite<'w> {
     ///
     /// [`WriteSet::get`]: crate::WriteSet::get
     Merged(&'w [u8]),
+    /// The set deletes the key at a later time. [`WriteSet::get`] returns the value until then.
+    ///
+    /// [`WriteSet::get`]: crate::WriteSet::get
+    DeletedLater,
 }
 
 impl<'w> OwnWrite<'w> {
-    /// Returns the value that the set gives the key, or `None` if the set deletes it. For a merge,
-    /// returns the operand alone.
+    fn above(chain: &'w OperandChain) -> OwnWrite<'w> {
+        match chain.newest() {
+            Some(operand) if !chain.is_timed() => OwnWrite::Merged(operand),
+            _ => OwnWrite::DeletedLater,
+        }
+    }
+
+    /// Returns the value that the set gives the key, or `None` if the set deletes it, now or later.
+    /// For a merge, returns the operand alone.
     #[must_use]
     pub fn value(self) -> Option<&'w [u8]> {
         match self {
             OwnWrite::Put(value) | OwnWrite::Merged(value) => Some(value),
-            OwnWrite::Deleted => None,
+            OwnWrite::Deleted | OwnWrite::DeletedLater => None,
         }
     }
 }
@@ -57,18 +67,21 @@ fn is_over(expires_ms: u64, now_ms: u64) -> bool {
     expires_ms != 0 && expires_ms <= now_ms
 }
 
-/// Merges an operand into `base`. Without a `base` value, the operand becomes the value.
-fn folded(
+/// Applies a chain to `base` at the time `now_ms`.
+fn applied(
+    chain: &OperandChain,
     base: Option<Vec<u8>>,
-    operand: &[u8],
-    operator: &dyn MergeOperator,
-) -> Result<Vec<u8>, BadOperand> {
-    let Some(mut value) = base else {
-        return Ok(operand.to_vec());
-    };
-    operator.check_base(&value)?;
-    operator.fold(&mut value, operand);
-    Ok(value)
+    now_ms: u64,
+    operator: Option<&dyn MergeOperator>,
+) -> Result<Option<Vec<u8>>, BadOperand> {
+    let mut chain = chain.clone();
+    let base = if chain.pass(now_ms) { None } else { base };
+    if let (Some(base), Some(operator)) = (&base, operator)
+        && chain.has_operands()
+    {
+        operator.check_base(base)?;
+    }
+    Ok(chain.over(base, operator))
 }
 
 impl KeyWrite {
@@ -90,45 +103,77 @@ impl KeyWrite {
         let bytes = match self {
             KeyWrite::Put { value, .. } => value.len(),
             KeyWrite::Delete => 0,
-            KeyWrite::Merge { operand } => operand.len(),
-            KeyWrite::MergeUpon { operand, value, .. } => operand.len() + value.len(),
+            KeyWrite::Merge { chain } => chain.memory_bytes(),
+            KeyWrite::MergeUpon { chain, value, .. } => chain.memory_bytes() + value.len(),
         };
         KeyWrite::PER_WRITE + key.len() + bytes
     }
 
     /// Returns the write that results from merging the operand `newer` into this write.
     pub(super) fn merged(&self, newer: &[u8], operator: &dyn MergeOperator) -> KeyWrite {
-        match self {
-            KeyWrite::Delete => KeyWrite::Put {
-                value: newer.to_vec(),
-                expires_ms: 0,
-            },
-            KeyWrite::Put { value, expires_ms } => match folded(Some(value.clone()), newer, operator) {
-                Ok(value) if *expires_ms == 0 => KeyWrite::Put { value, expires_ms: 0 },
-                _ => KeyWrite::MergeUpon {
-                    operand: newer.to_vec(),
-                    value: value.clone(),
-                    expires_ms: *expires_ms,
-                },
-            },
-            KeyWrite::Merge { operand } => {
-                let mut operand = operand.clone();
-                operator.fold(&mut operand, newer);
-                KeyWrite::Merge { operand }
+        self.changed(Some(operator), |chain| chain.merge(newer, operator))
+            .unwrap_or_else(|| KeyWrite::of(Some(newer), 0))
+    }
+
+    /// Returns the write that results from deleting the effect of this write from the time
+    /// `time_ms` on.
+    pub(super) fn deleted_at(&self, time_ms: u64, operator: Option<&dyn MergeOperator>) -> KeyWrite {
+        self.changed(operator, |chain| chain.delete_at(time_ms, operator))
+            .unwrap_or(KeyWrite::Delete)
+    }
+
+    /// Returns this write with `change` applied to the chain above it, or `None` if this write is a
+    /// delete.
+    fn changed(
+        &self,
+        operator: Option<&dyn MergeOperator>,
+        change: impl FnOnce(&mut OperandChain),
+    ) -> Option<KeyWrite> {
+        let (mut chain, value, expires_ms) = match self {
+            KeyWrite::Delete => return None,
+            KeyWrite::Merge { chain } => {
+                let mut chain = chain.clone();
+                change(&mut chain);
+                return Some(KeyWrite::Merge { chain });
             }
+            KeyWrite::Put { value, expires_ms } => (Box::default(), value, *expires_ms),
             KeyWrite::MergeUpon {
-                operand,
+                chain,
                 value,
                 expires_ms,
-            } => {
-                let mut operand = operand.clone();
-                operator.fold(&mut operand, newer);
-                KeyWrite::MergeUpon {
-                    operand,
-                    value: value.clone(),
-                    expires_ms: *expires_ms,
-                }
-            }
+            } => (chain.clone(), value, *expires_ms),
+        };
+        change(&mut chain);
+        Some(KeyWrite::upon(chain, value.clone(), expires_ms, operator))
+    }
+
+    /// Returns a put with a chain above it. The chain is folded into the value as far as possible.
+    fn upon(
+        mut chain: Box<OperandChain>,
+        mut value: Vec<u8>,
+        expires_ms: u64,
+        operator: Option<&dyn MergeOperator>,
+    ) -> KeyWrite {
+        let is_accepted = |operator: &dyn MergeOperator| operator.check_base(&value).is_ok();
+        let can_fold = chain.oldest().is_none() || operator.is_some_and(is_accepted);
+        let oldest = can_fold.then(|| chain.take_oldest(expires_ms)).flatten();
+        let Some((operand, expires_ms)) = oldest else {
+            return KeyWrite::MergeUpon {
+                chain,
+                value,
+                expires_ms,
+            };
+        };
+        if let (Some(operand), Some(operator)) = (operand, operator) {
+            operator.fold(&mut value, &operand);
+        }
+        match chain.is_empty() {
+            true => KeyWrite::Put { value, expires_ms },
+            false => KeyWrite::MergeUpon {
+                chain,
+                value,
+                expires_ms,
+            },
         }
     }
 
@@ -138,13 +183,19 @@ impl KeyWrite {
             KeyWrite::Put { expires_ms, .. } if is_over(*expires_ms, now_ms) => OwnWrite::Deleted,
             KeyWrite::Put { value, .. } => OwnWrite::Put(value),
             KeyWrite::Delete => OwnWrite::Deleted,
-            KeyWrite::Merge { operand } | KeyWrite::MergeUpon { operand, .. } => OwnWrite::Merged(operand),
+            KeyWrite::Merge { chain } => OwnWrite::above(chain),
+            KeyWrite::MergeUpon { chain, .. } => OwnWrite::above(chain),
         }
     }
 
     /// Returns whether the key's value depends on its value in the store.
     pub(super) fn asks_store(&self) -> bool {
         matches!(self, KeyWrite::Merge { .. })
+    }
+
+    /// Returns whether the write only merges operands into the value in the store.
+    pub(super) fn only_merges(&self) -> bool {
+        matches!(self, KeyWrite::Merge { chain } if !chain.is_timed())
     }
 
     /// Applies the write to `base`, the key's value in the store, and returns the value that a
@@ -155,22 +206,17 @@ impl KeyWrite {
         now_ms: u64,
         operator: Option<&dyn MergeOperator>,
     ) -> Result<Option<Value>, BadOperand> {
-        let value = match (self, operator) {
-            (KeyWrite::Merge { operand }, Some(operator)) => {
-                Some(folded(base.map(Value::into_vec), operand, operator)?)
-            }
-            (
-                KeyWrite::MergeUpon {
-                    operand,
-                    value,
-                    expires_ms,
-                },
-                Some(operator),
-            ) => {
+        let value = match self {
+            KeyWrite::Merge { chain } => applied(chain, base.map(Value::into_vec), now_ms, operator)?,
+            KeyWrite::MergeUpon {
+                chain,
+                value,
+                expires_ms,
+            } => {
                 let base = (!is_over(*expires_ms, now_ms)).then(|| value.clone());
-                Some(folded(base, operand, operator)?)
+                applied(chain, base, now_ms, operator)?
             }
-            _ => self.own(now_ms).value().map(<[u8]>::to_vec),
+            KeyWrite::Put { .. } | KeyWrite::Delete => self.own(now_ms).value().map(<[u8]>::to_vec),
         };
         Ok(value.map(|value| Value::new(value.into())))
     }

@@ -116,7 +116,7 @@ impl WriteBuffer {
         match self.by_key.get() {
             Some(by_key) => by_key
                 .iter()
-                .for_each(|(key, write)| visit(key, write.asks_store())),
+                .for_each(|(key, write)| visit(key, write.only_merges())),
             None => self.visit(|key, _, _| visit(key, false)),
         }
     }

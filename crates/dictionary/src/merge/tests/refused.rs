@@ -38,11 +38,21 @@ fn read(
 ) -> Result<Option<Vec<u8>>, ()> {
     let (messages, deletes) = history;
     let (mut operands, mut base) = (Vec::new(), None);
-    for Owned(sequence, kind, expires_ms, value) in messages.iter().filter(|message| message.0 <= at) {
+    'messages: for Owned(sequence, kind, expires_ms, value) in messages.iter().filter(|message| message.0 <= at) {
         let is_deleted = deletes.iter().any(|delete| (*sequence + 1..=at).contains(delete));
         let is_expired = *expires_ms != 0 && *expires_ms <= now_ms;
         match kind {
-            _ if is_deleted || is_expired => break,
+            _ if is_deleted => break,
+            MessageKind::TimedDelete => {
+                for element in OperandChain::elements(value, *expires_ms).into_iter().rev() {
+                    match element {
+                        ChainElement::Operand(operand) => operands.push(operand.to_vec()),
+                        ChainElement::DeletedAt(time_ms) if has_passed(time_ms, now_ms) => break 'messages,
+                        ChainElement::DeletedAt(_) => {}
+                    }
+                }
+            }
+            _ if is_expired => break,
             MessageKind::Delete => break,
             MessageKind::Put => {
                 base = Some(value.clone());

@@ -141,7 +141,7 @@ impl PagedDictionary {
         let mut left = self.folded(key, newer, &above, FilterMode::Silent);
         let hides = left
             .last()
-            .is_some_and(|last| last.kind != MessageKind::Merge && last.sequence <= rule.horizon);
+            .is_some_and(|last| !last.kind.needs_older() && last.sequence <= rule.horizon);
         if hides {
             left.pop_if(|last| last.kind == MessageKind::Delete);
         } else {

@@ -286,7 +286,7 @@ impl RunBuilder {
         note_sequence(summary, record.sequence, record.sequence);
         summary.records += 1;
         summary.tombstones += u64::from(record.kind == MessageKind::Delete);
-        summary.merges += u64::from(record.kind == MessageKind::Merge);
+        summary.merges += u64::from(record.kind.needs_older());
         summary.value_bytes += record.value.len() as u64;
         if record.expires_ms != 0 {
             summary.earliest_expiry_ms = match summary.earliest_expiry_ms {

@@ -491,7 +491,7 @@ impl RunChecker<'_> {
         found.highest_sequence = found.highest_sequence.max(record.sequence);
         found.records += 1;
         found.tombstones += u64::from(record.kind == MessageKind::Delete);
-        found.merges += u64::from(record.kind == MessageKind::Merge);
+        found.merges += u64::from(record.kind.needs_older());
         found.value_bytes += record.value.len() as u64;
         if record.expires_ms != 0 {
             let earliest = found.earliest_expiry_ms;

@@ -22,7 +22,8 @@
 //!                expiry (1)
 //!                p bytes: what all keys begin with
 //!                s × records: sequence numbers, less the lowest
-//!                1 × records, with flag 32: bits 0 and 1 the kind (0 put, 1 delete, 2 merge); bit 2: a
+//!                1 × records, with flag 32: bits 0 and 1 the kind (0 put, 1 delete, 2 merge,
+//!                  3 timed delete); bit 2: a
 //!                pointer stands for the value
 //!                x × records, with flag 64: 0 for never, else 1 more than what the expiry exceeds the
 //!                earliest by
