@@ -7,6 +7,7 @@ use alluvium::simulation::format::{
     CatalogRecord, LogWrite, LogWriteIter, decode_catalog, encode_ingest, encode_keyspace, encode_one,
     encode_range, encode_volatile, keyspace_key, split,
 };
+use alluvium_dictionary::merge::OperandChain;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -34,6 +35,13 @@ fuzz_target!(|input: &[u8]| {
             LogWriteIter::new(input).map(Result::unwrap).collect::<Vec<_>>(),
             twice
         );
+    }
+    // An operand of a timed delete is decoded and encoded again.
+    if let Some((&times, operand)) = input.split_first()
+        && let Ok(chain) = OperandChain::decode(operand, u64::from(times))
+    {
+        let again = chain.as_message(|message| OperandChain::decode(message.operand, message.expires_ms));
+        assert_eq!(again, Ok(chain));
     }
     if let Some((len, _)) = split(input) {
         assert!(len <= input.len());

@@ -24,6 +24,7 @@
 //! | reading as of one moment | [`Snapshot`] |
 //! | counters and appends without a read | [`Keyspace::merge`], [`MergeOperator`] |
 //! | values that expire | [`Keyspace::put_until`] |
+//! | a delete at a later time | [`Keyspace::delete_at`] |
 //! | reads and writes without blocking a thread | [`Keyspace::get_async`], [`Db::write_async`], [`Db::reads`] |
 //! | loading sorted data | [`Keyspace::ingest`] |
 //! | following all changes | [`Db::changes_since`] |

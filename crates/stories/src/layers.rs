@@ -35,6 +35,8 @@ enum ModelEffect {
     Nothing,
     Value(Option<Vec<u8>>),
     Operand(Vec<u8>),
+    /// The key is deleted after the time of the reader.
+    DeletedLater,
 }
 
 impl LayerModel {
@@ -63,13 +65,19 @@ impl LayerModel {
                     ModelEffect::Value((!is_expired).then(|| value.clone()))
                 }
                 (Some((MessageKind::Merge, _, operand)), before) => match before {
-                    ModelEffect::Nothing => ModelEffect::Operand(operand.clone()),
+                    ModelEffect::Nothing | ModelEffect::DeletedLater => ModelEffect::Operand(operand.clone()),
                     ModelEffect::Operand(older) => ModelEffect::Operand([&older[..], operand].concat()),
                     ModelEffect::Value(older) => {
                         ModelEffect::Value(Some([&older.unwrap_or_default()[..], operand].concat()))
                     }
                 },
-                (Some((MessageKind::Delete, ..)) | None, _) => ModelEffect::Value(None),
+                (Some((MessageKind::TimedDelete, time_ms, _)), before) if *time_ms > now_ms => match before {
+                    ModelEffect::Nothing => ModelEffect::DeletedLater,
+                    before => before,
+                },
+                (Some((MessageKind::Delete | MessageKind::TimedDelete, ..)) | None, _) => {
+                    ModelEffect::Value(None)
+                }
             };
         }
         effect
@@ -89,8 +97,9 @@ fn effect_of(gather: LookupState<'_>) -> ModelEffect {
     }
     let is_decided = gather.is_decided();
     match gather.finish() {
-        Some(operand) if !is_decided => ModelEffect::Operand(operand),
-        value => ModelEffect::Value(value),
+        value if is_decided => ModelEffect::Value(value),
+        Some(operand) => ModelEffect::Operand(operand),
+        None => ModelEffect::DeletedLater,
     }
 }
 
@@ -128,7 +137,8 @@ impl LayerHistory {
         for _ in 0..count {
             let key = self.key(number);
             let bytes = vec![self.random.u8(..); self.random.usize(1..if is_run { 300 } else { 60 })];
-            let (kind, expires_ms) = match self.random.u8(..8) {
+            let (kind, expires_ms) = match self.random.u8(..10) {
+                8 | 9 if !is_run => (MessageKind::TimedDelete, EXPIRY_MS - 5 + self.random.u64(..10)),
                 0 | 1 if !is_run => (MessageKind::Merge, 0),
                 2 if !is_run => (MessageKind::Delete, 0),
                 3 if !is_run => (MessageKind::Put, EXPIRY_MS),
@@ -138,6 +148,7 @@ impl LayerHistory {
                 MessageKind::Put => Message::put(0, &bytes),
                 MessageKind::Merge => Message::merge(0, &bytes),
                 MessageKind::Delete => Message::delete(0),
+                MessageKind::TimedDelete => Message::timed_delete(0, expires_ms),
             };
             self.ingest
                 .push(
@@ -224,7 +235,7 @@ impl LayerHistory {
 
     /// Compares lookups and walks with the model.
     fn compare(&self) {
-        let now_ms = [0, EXPIRY_MS - 1, EXPIRY_MS][self.model.keys.len() % 3];
+        let now_ms = [0, EXPIRY_MS - 1, EXPIRY_MS, EXPIRY_MS + 5][self.model.keys.len() % 4];
         let operator = Some(&AppendOperator as _);
         for number in 0..self.next + 50 {
             let key = self.key(number);
@@ -321,7 +332,7 @@ fn compare_attached<S: StructureSubject>(subject: &S, dictionary: &S::Dictionary
     let stack: Arc<MemtableStack> = Arc::default();
     for key in model.keys.keys() {
         let expected = match model.effect(key, 0) {
-            ModelEffect::Nothing => None,
+            ModelEffect::Nothing | ModelEffect::DeletedLater => None,
             ModelEffect::Value(value) => value,
             ModelEffect::Operand(operand) => Some(operand),
         };
@@ -341,7 +352,7 @@ fn compare_attached<S: StructureSubject>(subject: &S, dictionary: &S::Dictionary
         let value = match model.effect(key, 0) {
             ModelEffect::Value(value) => value?,
             ModelEffect::Operand(operand) => operand,
-            ModelEffect::Nothing => return None,
+            ModelEffect::Nothing | ModelEffect::DeletedLater => return None,
         };
         Some((key.clone(), value))
     });

@@ -65,6 +65,11 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(wrong)
 }
 
+/// Converts a time to live to milliseconds, at least one.
+pub(crate) fn milliseconds(after: Duration) -> u64 {
+    u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
 /// Formats a number of bytes with three significant digits and a unit.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];

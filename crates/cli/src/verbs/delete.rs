@@ -8,18 +8,21 @@ use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen;
 use crate::values::bytes::{self, ByteEncoding};
 use crate::values::range::{ByteBounds, KeyRangeArgs};
+use crate::values::sizes;
 use alluvium_server::control::{
     KeyChange, ManagementRequest, RedisRequest, ScanContent, ScanOrder, ScanRequest,
 };
 use anyhow::Result;
 use clap::Args;
 use std::ffi::OsString;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
   alluvium delete Elbe Oder           # in one atomic write
   alluvium delete --prefix session:   # all keys with this prefix
   alluvium delete --from a --to n
+  alluvium delete Elbe --in 12h       # unless it is put again by then
   alluvium delete --prefix '' --yes   # all keys of the keyspace
   alluvium delete --redis-db 0 user:7 # a key of Redis clients, of any type
 
@@ -40,6 +43,10 @@ pub struct DeleteCommand {
     /// The keyspace.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
+    /// Delete the present values after this time, unless they are replaced by then: 90s, 15m, 12h,
+    /// 30d.
+    #[arg(long = "in", value_name = "DURATION", value_parser = sizes::parse_duration, conflicts_with_all = ["prefix", "from", "to", "redis_db"])]
+    pub after: Option<Duration>,
     /// Do not check whether the keys exist.
     #[arg(short, long)]
     pub force: bool,
@@ -91,7 +98,7 @@ impl DeleteCommand {
             keyspace: self.keyspace.clone(),
             key: key.clone(),
             value: None,
-            expires_in_ms: None,
+            expires_in_ms: self.after.map(sizes::milliseconds),
         };
         store.write(keys.iter().map(change).collect())?;
         let mut exit = CommandExit::Done;

@@ -97,8 +97,7 @@ impl PutCommand {
     }
 
     fn expires_in_ms(&self) -> Option<u64> {
-        let after = self.expires_in?;
-        Some(u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1))
+        self.expires_in.map(sizes::milliseconds)
     }
 
     fn put_value(&self, store: &StoreHandle, key: &[u8], value: Vec<u8>) -> Result<bool> {

@@ -82,6 +82,15 @@ fn a_put_may_leave_values_alone_or_expire() {
     place.run(["get", "b"]).ended(1);
     place.done(["put", "c", "1", "--expires-in", "1d"]);
     assert_eq!(place.done(["get", "c"]).out, b"1");
+    place.done(["delete", "c", "--in", "1d"]);
+    assert_eq!(place.done(["get", "c"]).out, b"1");
+    place.done(["delete", "c", "--in", "1ms"]);
+    thread::sleep(Duration::from_millis(5));
+    place.run(["get", "c"]).ended(1);
+    place
+        .run(["delete", "--prefix", "c", "--in", "1d"])
+        .ended(2)
+        .complained("--in");
 }
 
 #[test]

@@ -350,9 +350,9 @@ impl LaterCommits<'_> {
         Ok(gather.newest() > self.place)
     }
 
-    /// Returns whether one of these commits has put or deleted a key, or deletes it at a later time.
-    /// Merges do not count. If a timed delete of an older commit is in the dictionary, the answer is
-    /// yes, because merges above it may have become part of it.
+    /// Returns whether one of these commits has put or deleted a key, or deletes it at a later
+    /// time. Merges do not count. If a timed delete of an older commit is in the dictionary, the
+    /// answer is yes, because merges above it may have become part of it.
     ///
     /// When a dictionary merge folds operands into a put or a delete, the result has the newest
     /// operand's sequence number. A message that consists only of operands therefore contains no

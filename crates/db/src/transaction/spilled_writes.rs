@@ -72,6 +72,8 @@ pub(super) enum SpilledEffect {
     Value(Option<Vec<u8>>),
     /// The operand must be merged into the key's value in the store.
     Operand(Vec<u8>),
+    /// The key has its value in the store, which is deleted after the time of the reader.
+    DeletedLater,
 }
 
 impl SpilledEffect {
@@ -84,8 +86,9 @@ impl SpilledEffect {
             .found()?
             .map(alluvium_dictionary::pinned_value::PinnedValue::into_vec);
         Ok(match value {
-            Some(operand) if !is_decided => SpilledEffect::Operand(operand),
-            value => SpilledEffect::Value(value),
+            value if is_decided => SpilledEffect::Value(value),
+            Some(operand) => SpilledEffect::Operand(operand),
+            None => SpilledEffect::DeletedLater,
         })
     }
 
@@ -97,7 +100,7 @@ impl SpilledEffect {
     /// Applies this effect to `base`, the key's value in the store, and returns the result.
     pub(super) fn over(self, keyspace: &Keyspace, key: &[u8], base: Option<Value>) -> Result<Option<Value>> {
         match self {
-            SpilledEffect::Nothing => Ok(base),
+            SpilledEffect::Nothing | SpilledEffect::DeletedLater => Ok(base),
             SpilledEffect::Value(value) => Ok(value.map(|value| Value::new(value.into()))),
             SpilledEffect::Operand(operand) => merged_over(keyspace, key, operand, base),
         }

@@ -75,8 +75,8 @@ impl Transaction {
     }
 
     /// Deletes the value that a key has after the transaction's writes so far, but not before
-    /// `time`; see [`Keyspace::delete_at`]. To reads by the transaction itself, `time` has come only
-    /// if it had come when the transaction began.
+    /// `time`; see [`Keyspace::delete_at`]. To reads by the transaction itself, `time` has come
+    /// only if it had come when the transaction began.
     ///
     /// # Errors
     /// As [`Transaction::put`].

@@ -49,5 +49,6 @@ mod stats;
 mod story;
 mod tier_outline;
 mod tiers;
+mod timed_deletes;
 mod transactions;
 mod undone;

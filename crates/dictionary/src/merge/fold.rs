@@ -263,7 +263,10 @@ impl<'op> MessageFolder<'op> {
         message: &Message<'_>,
         emit: &mut impl FnMut(FoldedMessage<'_>),
     ) -> BandState {
-        for element in OperandChain::elements(message.operand, message.expires_ms).iter().rev() {
+        for element in OperandChain::elements(message.operand, message.expires_ms)
+            .iter()
+            .rev()
+        {
             match *element {
                 ChainElement::Operand(operand) => self.push(operand),
                 ChainElement::DeletedAt(time_ms) if has_passed(time_ms, self.rule.now_ms) => {
@@ -322,8 +325,8 @@ impl<'op> MessageFolder<'op> {
             base.sequence = newest;
             self.emit_put(&base, emit);
         } else {
+            // The put keeps its own sequence number, so that the two messages have different ones.
             emit_message(&chain, newest, emit);
-            base.sequence = self.settled(put.sequence);
             emit(base);
         }
         self.folded = folded;
@@ -431,8 +434,7 @@ impl<'op> MessageFolder<'op> {
     }
 
     fn operator(&self) -> &'op dyn MergeOperator {
-        self.operator
-            .expect("operands are kept only with an operator")
+        self.operator.expect("operands are kept only with an operator")
     }
 
     /// Emits the put that remains of a band. In the oldest band, applies the compaction filter

@@ -22,15 +22,15 @@
 //!   extends from the sequence number of one reader to that of the next.
 //! - **G3** In each band, at most one message of each key remains. The exception is a merge above a
 //!   put that will expire or that the merge operator rejects, in which case both remain. Timed
-//!   deletes and the merges around them become one message (see [`OperandChain`]). Every
-//!   reader reads the same as before the merge, now and at any later time.
+//!   deletes and the merges around them become one message (see [`OperandChain`]). Every reader
+//!   reads the same as before the merge, now and at any later time.
 //! - **G4** A merge message is folded without a base only if the sources contain *every* older
 //!   message of the range ([`OlderData::None`]). Only then, and only in the oldest band, are
 //!   tombstones dropped and sequence numbers set to zero.
 //! - **G5** A compaction filter is applied only to the put that remains at or below the horizon,
 //!   once nothing can change that put any more. It is not applied to tombstones, to merge messages
-//!   without a base, to timed deletes, to puts below such messages, to messages above the horizon, or to
-//!   expired values. A put that the filter removes becomes a tombstone, unless a delete in its
+//!   without a base, to timed deletes, to puts below such messages, to messages above the horizon,
+//!   or to expired values. A put that the filter removes becomes a tombstone, unless a delete in its
 //!   place would be dropped (G4).
 
 mod chain;

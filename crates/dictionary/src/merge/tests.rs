@@ -344,7 +344,8 @@ fn filtered_readers_agree(
         let is_in = |message: &&Owned| floor.is_none_or(|floor| message.0 > floor) && message.0 <= reader;
         let band: Vec<&Owned> = after.iter().filter(is_in).collect();
         assert!(
-            band.len() <= 1 || matches!(band[..], [Owned(_, kind, ..), put] if kind.needs_older() && expiring(put)),
+            band.len() <= 1
+                || matches!(band[..], [Owned(_, kind, ..), put] if kind.needs_older() && expiring(put)),
             "one remains, or merges and timed deletes above a put that expires (G3): {after:?}, {rule:?}"
         );
     }

@@ -70,7 +70,8 @@ pub(super) fn add(db: &Db, changes: &[KeyChange], batch: &mut WriteBatch) -> all
         match (&change.value, expires) {
             (Some(value), Some(expires)) => batch.put_until(&keyspace, &change.key, value, expires)?,
             (Some(value), None) => batch.put(&keyspace, &change.key, value)?,
-            (None, _) => batch.delete(&keyspace, &change.key)?,
+            (None, Some(time)) => batch.delete_at(&keyspace, &change.key, time)?,
+            (None, None) => batch.delete(&keyspace, &change.key)?,
         };
     }
     Ok(())

@@ -294,7 +294,8 @@ pub struct KeyChange {
     pub key: Vec<u8>,
     /// The new value, or `None` to delete the key.
     pub value: Option<Vec<u8>>,
-    /// The value's time to live in milliseconds, or `None` if it does not expire.
+    /// The value's time to live in milliseconds, or `None` if it does not expire. For a delete, the
+    /// time until the present value is deleted, or `None` to delete it at once.
     pub expires_in_ms: Option<u64>,
 }
 

@@ -69,6 +69,7 @@ impl History {
                 MessageKind::Put if event.expires_ms != 0 && event.expires_ms <= now_ms => None,
                 MessageKind::Put => Some(event.operand.clone()),
                 MessageKind::Delete => None,
+                MessageKind::TimedDelete => value.filter(|_| event.expires_ms > now_ms),
                 MessageKind::Merge => {
                     let mut value = value.unwrap_or_default();
                     value.extend_from_slice(&event.operand);
@@ -105,7 +106,7 @@ impl History {
             events.retain(|event| event.sequence > deleted);
             let base = events
                 .iter()
-                .rposition(|event| event.sequence <= horizon && event.kind != MessageKind::Merge);
+                .rposition(|event| event.sequence <= horizon && !event.kind.needs_older());
             if let Some(base) = base {
                 events.drain(..base);
             }

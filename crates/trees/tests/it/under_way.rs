@@ -58,18 +58,20 @@ impl UnderWay {
             let key = key_of(number);
             let draw = random.u32(..100);
             let kind = match draw {
+                0..4 => MessageKind::TimedDelete,
                 draw if draw < workload.deletes => MessageKind::Delete,
                 draw if draw < workload.deletes + workload.merges => MessageKind::Merge,
                 _ => MessageKind::Put,
             };
             let operand = match kind {
-                MessageKind::Delete => Vec::new(),
+                MessageKind::Delete | MessageKind::TimedDelete => Vec::new(),
                 MessageKind::Merge => vec![random.u8(..); 3],
                 MessageKind::Put if random.u32(..1000) < workload.long_values => vec![random.u8(..); 20_000],
                 MessageKind::Put => vec![random.u8(..); random.usize(..120)],
             };
             let expires_ms = match kind {
                 MessageKind::Put if number.is_multiple_of(50) => now_ms + 100,
+                MessageKind::TimedDelete => now_ms + 1 + u64::from(number % 200),
                 _ => 0,
             };
             let message = Message {

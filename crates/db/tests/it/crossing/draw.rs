@@ -125,7 +125,8 @@ impl<'p> Draw<'p> {
             part if part < ranges => Write::DeleteRange(self.edge(), self.edge()),
             ..22 => Write::Delete(self.key()),
             22..48 if merges => Write::Merge(self.key(), self.bytes()),
-            48..60 => Write::PutFor(self.key(), self.bytes(), self.random.u64(1..4000)),
+            48..54 => Write::DeleteIn(self.key(), self.random.u64(1..4000)),
+            54..62 => Write::PutFor(self.key(), self.bytes(), self.random.u64(1..4000)),
             _ => Write::Put(self.key(), self.bytes()),
         }
     }

@@ -15,6 +15,8 @@ pub(crate) enum Change {
     /// The last field is the expiry time in milliseconds; 0 means never.
     Put(Vec<u8>, Arc<[u8]>, u64),
     Delete(Vec<u8>),
+    /// A delete that takes effect at this time in milliseconds.
+    DeleteAt(Vec<u8>, u64),
     Merge(Vec<u8>, Arc<[u8]>),
     DeleteRange(Vec<u8>, Option<Vec<u8>>),
 }
@@ -24,6 +26,7 @@ pub(crate) enum Change {
 enum Message {
     Put(Arc<[u8]>, u64),
     Merge(Arc<[u8]>),
+    DeleteAt(u64),
 }
 
 type Keys = BTreeMap<Vec<u8>, Vec<Message>>;
@@ -73,6 +76,7 @@ impl ModelKeyspace {
         messages.iter().fold(None, |value, message| match message {
             Message::Put(value, expires) => (*expires == 0 || *expires > now_ms).then(|| value.to_vec()),
             Message::Merge(operand) => Some(fold(self.operator, value, operand)),
+            Message::DeleteAt(time) => value.filter(|_| *time > now_ms),
         })
     }
 
@@ -100,7 +104,11 @@ impl ModelKeyspace {
     /// Returns whether the value of a key may change as time passes.
     pub(crate) fn expires(&self, key: &[u8]) -> bool {
         let messages = self.keys.get(key);
-        let expires = |message: &Message| matches!(message, Message::Put(_, expires) if *expires != 0);
+        let expires = |message: &Message| match message {
+            Message::Put(_, expires) => *expires != 0,
+            Message::DeleteAt(_) => true,
+            Message::Merge(_) => false,
+        };
         messages.is_some_and(|messages| messages.iter().any(expires))
     }
 
@@ -112,6 +120,11 @@ impl ModelKeyspace {
             }
             Change::Delete(key) => {
                 keys.remove(key);
+            }
+            Change::DeleteAt(key, time) => {
+                if let Some(messages) = keys.get_mut(key) {
+                    messages.push(Message::DeleteAt(*time));
+                }
             }
             Change::Merge(key, operand) => {
                 let messages = keys.entry(key.clone()).or_default();

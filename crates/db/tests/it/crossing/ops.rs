@@ -31,6 +31,8 @@ pub(crate) enum Write {
     /// A put that expires after this number of milliseconds.
     PutFor(KeyNumber, Bytes, u64),
     Delete(KeyNumber),
+    /// A delete that takes effect after this number of milliseconds.
+    DeleteIn(KeyNumber, u64),
     Merge(KeyNumber, Bytes),
     DeleteRange(Edge, Edge),
 }

@@ -56,6 +56,7 @@ impl Beside {
             Change::Put(key, value, 0) => transaction.put(keyspace, key, value),
             Change::Put(key, value, expires) => transaction.put_until(keyspace, key, value, moment(*expires)),
             Change::Delete(key) => transaction.delete(keyspace, key),
+            Change::DeleteAt(key, time) => transaction.delete_at(keyspace, key, moment(*time)),
             Change::Merge(key, operand) => transaction.merge(keyspace, key, operand),
             Change::DeleteRange(low, high) => transaction.delete_range(keyspace, low, high.as_deref()),
         };

@@ -197,6 +197,7 @@ impl<'p> World<'p> {
                 self.now_ms() + ms,
             ),
             Write::Delete(key) => Change::Delete(self.key(of, key)),
+            Write::DeleteIn(key, ms) => Change::DeleteAt(self.key(of, key), self.now_ms() + ms),
             Write::Merge(key, bytes) => {
                 let mut operand = self.value(of, bytes);
                 operand.truncate(24);

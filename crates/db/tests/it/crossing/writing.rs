@@ -23,6 +23,7 @@ impl World<'_> {
                 Change::Put(key, value, 0) => batch.put(keyspace, key, value),
                 Change::Put(key, value, expires) => batch.put_until(keyspace, key, value, moment(*expires)),
                 Change::Delete(key) => batch.delete(keyspace, key),
+                Change::DeleteAt(key, time) => batch.delete_at(keyspace, key, moment(*time)),
                 Change::Merge(key, operand) => batch.merge(keyspace, key, operand),
                 Change::DeleteRange(low, high) => batch.delete_range(keyspace, low, high.as_deref()),
             };

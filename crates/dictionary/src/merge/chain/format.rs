@@ -16,6 +16,8 @@
 //!
 //! A single delete without operands has an empty operand.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
 use super::{ChainElement, OperandChain};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use thiserror::Error;
@@ -75,11 +77,16 @@ pub(super) fn visit<'c>(
     let mut before = 0;
     for number in 1..=deletes {
         let part = read_operand(&mut reader)?;
-        let time_ms = if number < deletes { reader.varint()? } else { deleted_ms };
+        let time_ms = if number < deletes {
+            reader.varint()?
+        } else {
+            deleted_ms
+        };
         if time_ms <= before || (part.is_none() && number > 1) {
             return Err(MalformedChain);
         }
-        part.into_iter().for_each(|part| visit(ChainElement::Operand(part)));
+        part.into_iter()
+            .for_each(|part| visit(ChainElement::Operand(part)));
         visit(ChainElement::DeletedAt(time_ms));
         before = time_ms;
     }
@@ -126,7 +133,11 @@ mod tests {
     fn damaged_operands_are_refused() {
         let bytes = [2, 0, 0xac, 2, 3, b'a', b'b', 1];
         for len in 1..bytes.len() {
-            assert_eq!(OperandChain::decode(&bytes[..len], 301), Err(MalformedChain), "{len}");
+            assert_eq!(
+                OperandChain::decode(&bytes[..len], 301),
+                Err(MalformedChain),
+                "{len}"
+            );
         }
         // No time; times that do not increase; no operand between deletes; no delete; more bytes.
         for (bytes, time) in [
@@ -137,7 +148,11 @@ mod tests {
             (&[1, 0, 0, 0], 9),
             (&[9, 0, 0], 9),
         ] {
-            assert_eq!(OperandChain::decode(bytes, time), Err(MalformedChain), "{bytes:?}");
+            assert_eq!(
+                OperandChain::decode(bytes, time),
+                Err(MalformedChain),
+                "{bytes:?}"
+            );
         }
     }
 }

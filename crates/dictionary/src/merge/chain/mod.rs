@@ -1,5 +1,9 @@
 //! Chains of merge operands and timed deletes.
 //!
+//! *Scope*: what the messages of one key do together; how a chain is stored as one message.
+//!
+//! *Must not depend on*: which messages readers still see, where a chain is stored.
+//!
 //! A timed delete deletes the older messages of its key from a time on, and has no effect until
 //! then (Spillane 2012, section 5.3: timestamped tombstones). Which value a reader sees therefore
 //! depends on the reader's clock, so a merge cannot fold the operands below a timed delete into
@@ -175,7 +179,9 @@ impl OperandChain {
     /// Removes everything that has been deleted by the time `now_ms`. Returns whether that includes
     /// the messages that are older than the chain.
     pub fn pass(&mut self, now_ms: u64) -> bool {
-        let passed = self.stages.partition_point(|stage| has_passed(stage.deleted_ms, now_ms));
+        let passed = self
+            .stages
+            .partition_point(|stage| has_passed(stage.deleted_ms, now_ms));
         self.stages.drain(..passed);
         passed > 0
     }
@@ -210,7 +216,11 @@ impl OperandChain {
             return None;
         }
         let oldest = self.stages.remove(0);
-        let expires_ms = if base_goes_first { base_expires_ms } else { oldest.deleted_ms };
+        let expires_ms = if base_goes_first {
+            base_expires_ms
+        } else {
+            oldest.deleted_ms
+        };
         Some((oldest.operand, expires_ms))
     }
 

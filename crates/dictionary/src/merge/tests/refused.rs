@@ -38,7 +38,9 @@ fn read(
 ) -> Result<Option<Vec<u8>>, ()> {
     let (messages, deletes) = history;
     let (mut operands, mut base) = (Vec::new(), None);
-    'messages: for Owned(sequence, kind, expires_ms, value) in messages.iter().filter(|message| message.0 <= at) {
+    'messages: for Owned(sequence, kind, expires_ms, value) in
+        messages.iter().filter(|message| message.0 <= at)
+    {
         let is_deleted = deletes.iter().any(|delete| (*sequence + 1..=at).contains(delete));
         let is_expired = *expires_ms != 0 && *expires_ms <= now_ms;
         match kind {

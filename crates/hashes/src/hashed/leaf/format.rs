@@ -458,7 +458,6 @@ mod tests {
             damaged[at] = byte;
             read(&damaged).is_err()
         };
-        assert!(with(8, 3), "a kind that there is not");
         assert!(with(8, 0x20), "the key before the first");
         assert!(with(0x7d, 0xa0), "the run before, said again");
         assert!(with(0, 4), "bytes behind the last record");

@@ -13,6 +13,7 @@ use super::spans::{UnitSpans, rounded_up};
 use super::units::ValueUnits;
 use super::{DamagedNode, IndexedRun, MalformedNode, NodeContents, RunSummary, RunViolation, format, index};
 use alluvium_base::{MessageKind, Purpose, SequenceNumber};
+use alluvium_dictionary::merge::OperandChain;
 use alluvium_dictionary::nodes::DirectNodeReader;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::{CheckReadTotals, DataFiles};
@@ -457,6 +458,9 @@ impl RunChecker<'_> {
                         format!("the records of key {number} are not newest first"),
                     );
                 }
+                if !has_whole_operand(&record) {
+                    self.order(pointer, format!("key {number} has a damaged timed delete"));
+                }
                 before = Some(record.sequence);
                 sums.records += 1;
                 sums.tombstones += u64::from(record.kind == MessageKind::Delete);
@@ -591,5 +595,16 @@ impl RunChecker<'_> {
         }
         let wrong = wrong.into_iter().map(|what| RunViolation::Extents { what });
         self.violations.extend(wrong);
+    }
+}
+
+/// Returns whether the operand of a timed delete can be decoded. An operand outside of its leaf
+/// counts as whole.
+fn has_whole_operand(record: &StoredRecord<'_>) -> bool {
+    match (record.kind, &record.value) {
+        (MessageKind::TimedDelete, RecordValue::Inline(operand)) => {
+            OperandChain::decode(operand, record.expires_ms).is_ok()
+        }
+        _ => true,
     }
 }
