@@ -30,8 +30,8 @@
 //! - **G5** A compaction filter is applied only to the put that remains at or below the horizon,
 //!   once nothing can change that put any more. It is not applied to tombstones, to merge messages
 //!   without a base, to timed deletes, to puts below such messages, to messages above the horizon,
-//!   or to expired values. A put that the filter removes becomes a tombstone, unless a delete in its
-//!   place would be dropped (G4).
+//!   or to expired values. A put that the filter removes becomes a tombstone, unless a delete in
+//!   its place would be dropped (G4).
 
 mod chain;
 mod code;

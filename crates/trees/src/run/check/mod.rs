@@ -458,9 +458,7 @@ impl RunChecker<'_> {
                         format!("the records of key {number} are not newest first"),
                     );
                 }
-                if !has_whole_operand(&record) {
-                    self.order(pointer, format!("key {number} has a damaged timed delete"));
-                }
+                self.timed_delete(pointer, number, &record);
                 before = Some(record.sequence);
                 sums.records += 1;
                 sums.tombstones += u64::from(record.kind == MessageKind::Delete);
@@ -482,6 +480,15 @@ impl RunChecker<'_> {
             }
         }
         self.values(&apart, |number| layout.key(bytes, number).map_err(bad))
+    }
+
+    /// Decodes the operand of a timed delete, unless it lies outside of its leaf.
+    fn timed_delete(&mut self, pointer: &NodePointer, number: usize, record: &StoredRecord<'_>) {
+        if let (MessageKind::TimedDelete, RecordValue::Inline(operand)) = (record.kind, &record.value)
+            && OperandChain::decode(operand, record.expires_ms).is_err()
+        {
+            self.order(pointer, format!("key {number} has a damaged timed delete"));
+        }
     }
 
     /// Adds a record to the counts. Returns the pointer to its value if the value is separate.
@@ -595,16 +602,5 @@ impl RunChecker<'_> {
         }
         let wrong = wrong.into_iter().map(|what| RunViolation::Extents { what });
         self.violations.extend(wrong);
-    }
-}
-
-/// Returns whether the operand of a timed delete can be decoded. An operand outside of its leaf
-/// counts as whole.
-fn has_whole_operand(record: &StoredRecord<'_>) -> bool {
-    match (record.kind, &record.value) {
-        (MessageKind::TimedDelete, RecordValue::Inline(operand)) => {
-            OperandChain::decode(operand, record.expires_ms).is_ok()
-        }
-        _ => true,
     }
 }
