@@ -116,6 +116,7 @@ impl Db {
         Ok(Db {
             shared: Arc::new(SharedStore {
                 committer: AsyncCommitter::new(&engine),
+                joints: Default::default(),
                 engine,
                 workers: Arc::new(workers),
                 reactor: Arc::default(),

@@ -19,6 +19,7 @@
 //! | several writes that happen together | [`WriteBatch`] |
 //! | writes that see themselves before they are committed | [`WriteSet`] |
 //! | reads and writes that take effect together | [`Transaction`] |
+//! | a transaction of several parts of a program | [`JointTransaction`] |
 //! | when a write is safe | [`Durability`] |
 //! | walking over keys, from either end | [`Iter`] |
 //! | reading as of one moment | [`Snapshot`] |
@@ -134,6 +135,7 @@ pub use read::iter::{Iter, Keys, Values};
 pub use read::unordered::UnorderedScan;
 pub use read::value::Value;
 pub use schema::keys;
+pub use transaction::joint::{JointTransaction, TransactionParticipant};
 pub use transaction::write_set::{OwnWrite, WriteSet, WriteSetIter};
 pub use transaction::{Savepoint, Transaction, TransactionIter, TransactionUnorderedScan};
 pub use write::batch::{MAX_KEY, MAX_VALUE, WriteBatch};

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::schema::catalog::{CommitKeyspaces, KeyspaceDefinition};
 use crate::schema::format::{self, TreeKey};
+use crate::transaction::joint::JointTransactions;
 use crate::write::async_commit::{self, AsyncCommitter};
 use alluvium_base::SequenceNumber;
 use parking_lot::Mutex;
@@ -26,6 +27,7 @@ pub(crate) struct SharedStore {
     pub(crate) reactor: Arc<Reactor>,
     pub(crate) committer: AsyncCommitter,
     pub(crate) recorders: LatencyRecorders,
+    pub(crate) joints: JointTransactions,
     /// Held by a thread while it closes the store, so that a second closing thread waits.
     pub(crate) closing: Arc<Mutex<()>>,
 }

@@ -33,6 +33,7 @@
 
 mod commit;
 mod depend;
+pub(crate) mod joint;
 mod lock;
 mod locked_walk;
 mod own_writes;

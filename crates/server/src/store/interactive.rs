@@ -1,6 +1,10 @@
 //! Clients' transactions that span several requests (BEGIN to COMMIT). They read from a snapshot
 //! taken at BEGIN and buffer their writes until the commit.
 //!
+//! A client may also join a transaction that another part of the process has begun (BEGIN JOIN),
+//! such as one over files. Its commands take effect when that part commits. All clients of a joint
+//! transaction share their writes, so that the commit locks their keys at once.
+//!
 //! Concurrency control is optimistic, so that no server thread ever waits for a client to finish
 //! its transaction. Each command runs in its own [`CommandTransaction`], nested in the client's
 //! transaction (`nested_transaction.rs`). When the command succeeds, the client's transaction
@@ -15,11 +19,14 @@ use super::nested_transaction::{CommandChanges, NestedTransaction};
 use super::records::KeyPlacement;
 use super::transaction::{CommandTransaction, CommitOutcome, moment};
 use super::{KeyLockRequest, Mode, ServerStore};
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::net::wait_hooks;
-use alluvium::{Durability, Error, TransactionOptions};
+use alluvium::{Durability, Error, JointTransaction, TransactionOptions, TransactionParticipant};
+use parking_lot::Mutex;
+use std::any::Any;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Approximate memory overhead in bytes of a buffered write (besides its key and value) and of a
 /// key in the read set.
@@ -36,15 +43,26 @@ pub(crate) enum ReadTracking {
 
 /// A client's transaction that spans several requests.
 pub(crate) struct InteractiveTransaction {
-    transaction: alluvium::Transaction,
-    /// The database mapping when the transaction began.
-    numbers: DatabaseNumbers,
-    /// The current time as seen by all commands of the transaction, in milliseconds since 1970.
-    now_ms: u64,
+    transaction: StoreTransaction,
+    writes: Arc<Mutex<ClientWrites>>,
     /// Maximum number of keys in the read set.
     most_reads: usize,
     dependence: ReadTracking,
     reads: usize,
+}
+
+/// The transaction of the store to which a client's transaction belongs.
+enum StoreTransaction {
+    Own(alluvium::Transaction),
+    Joint(JointTransaction),
+}
+
+/// What the clients of a transaction have written.
+struct ClientWrites {
+    /// The database mapping when the transaction began.
+    numbers: DatabaseNumbers,
+    /// The current time as seen by all commands of the transaction, in milliseconds since 1970.
+    now_ms: u64,
     /// The keys that the transaction has written, each with the memory of its buffered write in
     /// bytes.
     written: BTreeMap<InnerKey, usize>,
@@ -56,6 +74,12 @@ pub(crate) struct InteractiveTransaction {
     marks: MarkChanges,
     /// Numbers of the sorted sets whose rank indexes the transaction has changed.
     orders: BTreeSet<u64>,
+}
+
+/// The clients of a joint transaction.
+struct JointClients {
+    store: Arc<ServerStore>,
+    writes: Arc<Mutex<ClientWrites>>,
 }
 
 /// Totals for the data written with an expiry time: bytes, keys, and the latest expiry time.
@@ -73,35 +97,58 @@ impl InteractiveTransaction {
         dependence: ReadTracking,
     ) -> InteractiveTransaction {
         // If databases are swapped from now on, the commit reports a conflict (S24).
-        let numbers = store.databases.numbers();
+        let writes = ClientWrites::new(store);
         InteractiveTransaction {
-            transaction: store.db.begin_with(options),
-            numbers,
-            now_ms: store.now_ms(),
+            transaction: StoreTransaction::Own(store.db.begin_with(options)),
+            writes: Arc::new(Mutex::new(writes)),
             most_reads: options.max_tracked,
             dependence,
             reads: 0,
-            written: BTreeMap::new(),
-            touched: BTreeSet::new(),
-            bytes: 0,
-            expiring: ExpiryTotals::default(),
-            marks: MarkChanges::default(),
-            orders: BTreeSet::new(),
         }
     }
 
-    /// Creates a transaction for one command in a database, nested in this transaction.
-    pub(crate) fn part<'s>(&'s self, store: &'s ServerStore, database: u8) -> CommandTransaction<'s> {
-        let number = self.numbers[usize::from(database)];
-        let mut part = CommandTransaction::new(store, number);
-        part.now_ms = self.now_ms;
-        part.within = Some(Box::new(NestedTransaction::new(&self.transaction)));
-        part
+    /// Joins the transaction that was published with a name. Returns `None` if it has ended.
+    pub(crate) fn join(store: &Arc<ServerStore>, name: &str) -> Option<InteractiveTransaction> {
+        let joint = store.db.joint_transaction(name)?;
+        let begin = || -> Arc<dyn TransactionParticipant> {
+            Arc::new(JointClients {
+                store: Arc::clone(store),
+                writes: Arc::new(Mutex::new(ClientWrites::new(store))),
+            })
+        };
+        let clients: &dyn Any = &**joint.participant(begin);
+        let writes = Arc::clone(&clients.downcast_ref::<JointClients>()?.writes);
+        Some(InteractiveTransaction {
+            transaction: StoreTransaction::Joint(joint),
+            writes,
+            most_reads: TransactionOptions::new().max_tracked,
+            dependence: ReadTracking::Tracked,
+            reads: 0,
+        })
+    }
+
+    /// Runs one command in a database, in a transaction of its own that is nested in this one. If
+    /// the command succeeds, adopts its writes.
+    pub(crate) fn run(
+        &mut self,
+        store: &ServerStore,
+        database: u8,
+        command: impl FnOnce(&mut CommandTransaction<'_>) -> CommandResult,
+    ) -> CommandResult {
+        let writes = &mut *self.writes.lock();
+        match &mut self.transaction {
+            StoreTransaction::Own(transaction) => writes.run(store, database, transaction, command),
+            StoreTransaction::Joint(joint) => {
+                let _may_wait = wait_hooks::may_wait();
+                let done = joint.with(|transaction| writes.run(store, database, transaction, command));
+                done.map_err(explained)?
+            }
+        }
     }
 
     /// Returns the transaction's approximate memory in bytes.
     pub(crate) fn held(&self) -> usize {
-        self.bytes + self.reads * PER_READ
+        self.writes.lock().bytes + self.reads * PER_READ
     }
 
     /// Increases the size of the read set by the number of keys that a command names.
@@ -111,19 +158,92 @@ impl InteractiveTransaction {
         }
     }
 
+    /// Commits the transaction. Only leaves a joint one, which another party commits.
+    pub(crate) fn commit(self, store: &ServerStore) -> Result<CommitOutcome, CommandError> {
+        let StoreTransaction::Own(transaction) = self.transaction else {
+            return Ok(CommitOutcome::Nothing);
+        };
+        let writes = &mut *self.writes.lock();
+        if !writes.touched.is_empty() && store.databases.numbers() != writes.numbers {
+            return Err(CommandError::say(
+                "CONFLICT databases were swapped since BEGIN: nothing is written, run the transaction again",
+            ));
+        }
+        let is_empty = writes.touched.is_empty();
+        let mut transaction = Some(transaction);
+        let mut commit = || match (transaction.take(), is_empty) {
+            (Some(transaction), true) => transaction.commit(),
+            (Some(transaction), false) => transaction.commit_with(Durability::Process),
+            (None, _) => Ok(()),
+        };
+        writes.commit(store, &mut commit).map_err(explained)?;
+        Ok(match is_empty {
+            true => CommitOutcome::Nothing,
+            false => CommitOutcome::Committed,
+        })
+    }
+
+    /// Returns whether the client decides about the transaction. Otherwise, the party decides that
+    /// has begun the joint transaction.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.transaction, StoreTransaction::Own(_))
+    }
+}
+
+impl TransactionParticipant for JointClients {
+    fn commit(&self, commit: &mut dyn FnMut() -> alluvium::Result<()>) -> alluvium::Result<()> {
+        self.writes.lock().commit(&self.store, commit)
+    }
+}
+
+impl ClientWrites {
+    fn new(store: &ServerStore) -> ClientWrites {
+        ClientWrites {
+            numbers: store.databases.numbers(),
+            now_ms: store.now_ms(),
+            written: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            bytes: 0,
+            expiring: ExpiryTotals::default(),
+            marks: MarkChanges::default(),
+            orders: BTreeSet::new(),
+        }
+    }
+
+    fn run(
+        &mut self,
+        store: &ServerStore,
+        database: u8,
+        transaction: &mut alluvium::Transaction,
+        command: impl FnOnce(&mut CommandTransaction<'_>) -> CommandResult,
+    ) -> CommandResult {
+        let number = self.numbers[usize::from(database)];
+        let mut part = CommandTransaction::new(store, number);
+        part.now_ms = self.now_ms;
+        part.within = Some(Box::new(NestedTransaction::new(transaction)));
+        command(&mut part)?;
+        let changes = part.into_changes();
+        self.adopt(store, transaction, changes)
+    }
+
     /// Adopts all writes of a command. If one of them fails, adopts none and returns the error.
-    pub(crate) fn adopt(&mut self, store: &ServerStore, changes: CommandChanges) -> Result<(), CommandError> {
+    fn adopt(
+        &mut self,
+        store: &ServerStore,
+        transaction: &mut alluvium::Transaction,
+        changes: CommandChanges,
+    ) -> CommandResult {
         if changes.are_none() {
             return Ok(());
         }
-        let savepoint = self.transaction.savepoint();
-        if let Err(error) = self.write(store, &changes) {
+        let savepoint = transaction.savepoint();
+        if let Err(error) = write(transaction, store, &changes) {
             // A rollback can fail only if the transaction has already ended, so there is nothing
             // left to roll back.
-            let _ = self.transaction.rollback_to(&savepoint);
+            let _ = transaction.rollback_to(&savepoint);
             return Err(explained(error));
         }
-        self.transaction.release(&savepoint).map_err(explained)?;
+        transaction.release(&savepoint).map_err(explained)?;
         for (key, expires_ms) in &changes.keys {
             let bytes = changes.value(key).map_or(0, <[u8]>::len);
             self.note_write(key, bytes, *expires_ms);
@@ -138,32 +258,6 @@ impl InteractiveTransaction {
         Ok(())
     }
 
-    /// Writes the final value of each key that the command has written to the client's transaction.
-    fn write(&mut self, store: &ServerStore, changes: &CommandChanges) -> alluvium::Result<()> {
-        let (transaction, data) = (&mut self.transaction, &store.data);
-        for (start, end) in &changes.ranges {
-            transaction.delete_range(data, start, Some(end))?;
-        }
-        if let Some(records) = &changes.records {
-            records.write_within(transaction, &store.records)?;
-        }
-        let Some(writes) = &changes.writes else {
-            return Ok(());
-        };
-        let is_in_order = |(key, _): &&(InnerKey, u64)| store.records.home(key) == KeyPlacement::Ordered;
-        for (key, expires_ms) in changes.keys.iter().filter(is_in_order) {
-            // If the command has no write for this key, a later range deletion in the same command
-            // deleted it.
-            let value = writes.own(key).and_then(|own| own.value());
-            match (value, moment(*expires_ms)) {
-                (Some(value), Some(until)) => transaction.put_until(data, key, value, until)?,
-                (Some(value), None) => transaction.put(data, key, value)?,
-                (None, _) => transaction.delete(data, key)?,
-            }
-        }
-        Ok(())
-    }
-
     fn note_write(&mut self, key: &InnerKey, value: usize, expires_ms: u64) {
         let bytes = 2 * key.len() + value + PER_WRITE;
         let before = self.written.insert(key.clone(), bytes).unwrap_or(0);
@@ -175,29 +269,33 @@ impl InteractiveTransaction {
         }
     }
 
-    /// Commits the transaction while holding the exclusive locks of all keys that it writes (S6). A
-    /// command that reads one of these keys in order to overwrite it therefore either has already
-    /// committed, or waits for the lock and then reads the new value.
-    pub(crate) fn commit(self, store: &ServerStore) -> Result<CommitOutcome, CommandError> {
+    /// Calls `commit`, which commits the transaction, while holding the exclusive locks of all keys
+    /// that it writes (S6). A command that reads one of these keys in order to overwrite it
+    /// therefore either has already committed, or waits for the lock and then reads the new value.
+    fn commit(
+        &mut self,
+        store: &ServerStore,
+        commit: &mut dyn FnMut() -> alluvium::Result<()>,
+    ) -> alluvium::Result<()> {
+        if self.touched.is_empty() {
+            return commit();
+        }
         let mut wanted = KeyLockRequest::with_capacity(self.touched.len());
         for (number, key) in &self.touched {
             wanted.key(*number, key, Mode::Exclusive);
         }
         let _may_wait = wait_hooks::may_wait();
         let held = store.locks.lock(wanted);
-        if self.touched.is_empty() {
-            self.transaction.commit().map_err(explained)?;
-            return Ok(CommitOutcome::Nothing);
-        }
         if store.databases.numbers() != self.numbers {
-            return Err(CommandError::say(
-                "CONFLICT databases were swapped since BEGIN: nothing is written, run the transaction again",
-            ));
+            return Err(Error::Conflict {
+                keyspace: store.data.name(),
+                key: Vec::new(),
+            });
         }
         self.marks.apply_additions(&store.marks);
-        if let Err(error) = self.transaction.commit_with(Durability::Process) {
+        if let Err(error) = commit() {
             self.marks.undo(&store.marks);
-            return Err(explained(error));
+            return Err(error);
         }
         self.marks.apply_removals(&store.marks);
         store.forget_orders(&self.orders);
@@ -208,8 +306,38 @@ impl InteractiveTransaction {
         for (number, key) in &self.touched {
             held.touch(database_of(&self.numbers, *number), key);
         }
-        Ok(CommitOutcome::Committed)
+        Ok(())
     }
+}
+
+/// Writes the final value of each key that the command has written to the client's transaction.
+fn write(
+    transaction: &mut alluvium::Transaction,
+    store: &ServerStore,
+    changes: &CommandChanges,
+) -> alluvium::Result<()> {
+    let data = &store.data;
+    for (start, end) in &changes.ranges {
+        transaction.delete_range(data, start, Some(end))?;
+    }
+    if let Some(records) = &changes.records {
+        records.write_within(transaction, &store.records)?;
+    }
+    let Some(writes) = &changes.writes else {
+        return Ok(());
+    };
+    let is_in_order = |(key, _): &&(InnerKey, u64)| store.records.home(key) == KeyPlacement::Ordered;
+    for (key, expires_ms) in changes.keys.iter().filter(is_in_order) {
+        // If the command has no write for this key, a later range deletion in the same command
+        // deleted it.
+        let value = writes.own(key).and_then(|own| own.value());
+        match (value, moment(*expires_ms)) {
+            (Some(value), Some(until)) => transaction.put_until(data, key, value, until)?,
+            (Some(value), None) => transaction.put(data, key, value)?,
+            (None, _) => transaction.delete(data, key)?,
+        }
+    }
+    Ok(())
 }
 
 fn conflict(key: &[u8]) -> String {

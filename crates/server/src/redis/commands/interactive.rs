@@ -88,6 +88,16 @@ pub(crate) struct SessionTransaction {
 }
 
 impl SessionTransaction {
+    fn of(interactive: InteractiveTransaction, tolerance: FailureTolerance) -> SessionTransaction {
+        SessionTransaction {
+            interactive,
+            asked: WriteAccessLog::default(),
+            tolerance,
+            has_refusal: false,
+            has_error: false,
+        }
+    }
+
     /// Makes COMMIT fail because a command of the transaction was rejected.
     pub(crate) fn fail(&mut self) {
         self.has_refusal = true;
@@ -120,6 +130,18 @@ pub(crate) fn begin(
             "ERR BEGIN calls can not be nested; send COMMIT or ABORT first",
         ));
     }
+    let joined = match is_join(args) {
+        true => Some(join(session, args)?),
+        false => None,
+    };
+    if let Some(interactive) = joined {
+        session.interactive = Some(Box::new(SessionTransaction::of(
+            interactive,
+            FailureTolerance::Lenient,
+        )));
+        reply.ok();
+        return Ok(());
+    }
     let (options, tolerance) = options(args)?;
     let options = options.max_write_bytes(session.shared.config.limits.transaction);
     let dependence = match options.isolation {
@@ -127,15 +149,27 @@ pub(crate) fn begin(
         Isolation::Snapshot => ReadTracking::None,
     };
     let begun = InteractiveTransaction::begin(&session.shared.store, &options, dependence);
-    session.interactive = Some(Box::new(SessionTransaction {
-        interactive: begun,
-        asked: WriteAccessLog::default(),
-        tolerance,
-        has_refusal: false,
-        has_error: false,
-    }));
+    session.interactive = Some(Box::new(SessionTransaction::of(begun, tolerance)));
     reply.ok();
     Ok(())
+}
+
+/// Returns whether the arguments of BEGIN name a transaction to join.
+fn is_join(args: Args<'_>) -> bool {
+    args.len() > 1 && is(args.at(1), "JOIN")
+}
+
+/// Joins a transaction that another part of the process has begun.
+fn join(session: &RedisSession, args: Args<'_>) -> Result<InteractiveTransaction, CommandError> {
+    if args.len() != 3 {
+        return Err(CommandError::SYNTAX);
+    }
+    let name = std::str::from_utf8(args.at(2)).unwrap_or_default();
+    InteractiveTransaction::join(&session.shared.store, name).ok_or_else(|| {
+        CommandError::say(
+            "ABORTED there is no open transaction of this name; BEGIN JOIN takes the value of              ALLUVIUM_TRANSACTION in a command of `alluvium tx`",
+        )
+    })
 }
 
 pub(crate) fn commit(
@@ -166,9 +200,16 @@ pub(crate) fn abort(
     _args: Args<'_>,
     reply: &mut ReplyWriter<'_>,
 ) -> CommandResult {
-    if session.interactive.take().is_none() {
+    let Some(begun) = &session.interactive else {
         return Err(CommandError::say("ERR ABORT without BEGIN"));
+    };
+    if !begun.interactive.is_own() {
+        return Err(CommandError::say(
+            "ERR ABORT after BEGIN JOIN is not possible: the command of `alluvium tx` decides by its exit \
+             code; COMMIT leaves the transaction",
+        ));
     }
+    session.interactive = None;
     reply.ok();
     Ok(())
 }
@@ -320,17 +361,18 @@ impl RedisSession {
     ) -> CommandResult {
         let store = Arc::clone(&self.shared.store);
         interactive.note_reads(command.keys(args).count());
-        let mut part = interactive.part(&store, self.settings.database);
-        part.client = self.client.id;
-        let refuses = std::mem::replace(&mut self.paging.refuses, true);
-        let applied = self.apply(command, args, &mut part, output, ReplyDelivery::Whole);
-        self.paging.refuses = refuses;
-        let tail = applied.map_err(|failure| match failure {
-            CommandError::Store(error) => explained(error),
-            other => other,
-        })?;
-        assert!(tail.is_none(), "a reply that is needed whole has no parts");
-        let changes = part.into_changes();
-        interactive.adopt(&store, changes)
+        let database = self.settings.database;
+        interactive.run(&store, database, |part| {
+            part.client = self.client.id;
+            let refuses = std::mem::replace(&mut self.paging.refuses, true);
+            let applied = self.apply(command, args, part, output, ReplyDelivery::Whole);
+            self.paging.refuses = refuses;
+            let tail = applied.map_err(|failure| match failure {
+                CommandError::Store(error) => explained(error),
+                other => other,
+            })?;
+            assert!(tail.is_none(), "a reply that is needed whole has no parts");
+            Ok(())
+        })
     }
 }
