@@ -4,7 +4,7 @@
 use crate::batch::LongValues;
 use crate::fetch;
 use crate::key::LookupKey;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, OperandRun, fold_into_first};
 use crate::merge::{BadOperand, ChainElement, MergeOperator, OperandChain, has_passed};
 use crate::pinned_value::{PageSlice, PinnedValue, ValueDestination};
 use crate::record::{RecordValue, StoredRecord};
@@ -76,6 +76,8 @@ pub struct KeyState {
     holds: bool,
     /// How to treat long values that no merge operand applies to.
     long_values: LongValues,
+    /// Whether memtables may remember the operands that the reader folds.
+    remembers: bool,
 }
 
 /// What is known about the value below the merge operands. Older messages matter only while this is
@@ -116,6 +118,14 @@ impl<'op> LookupState<'op> {
     #[must_use]
     pub fn holding(mut self) -> LookupState<'op> {
         self.known.holds = true;
+        self
+    }
+
+    /// Lets memtables remember what they make this reader fold. The reader must see every commit up
+    /// to its sequence number: no message with a lower one may be inserted later.
+    #[must_use]
+    pub fn remembering_folds(mut self) -> LookupState<'op> {
+        self.known.remembers = true;
         self
     }
 
@@ -358,10 +368,47 @@ impl KeyState {
             self.deleted <= self.at,
             "a reader sees no range delete from after its place"
         );
-        for message in memtable.get(key, self.at) {
-            if self.message(&message, operator).is_break() {
+        match operator {
+            Some(operator) => self.merged_messages(memtable, key, operator),
+            None => {
+                let mut versions = memtable.get(key, self.at);
+                let _ = versions.try_for_each(|message| self.message(&message, None));
+            }
+        }
+    }
+
+    /// Adds all messages of a key whose merges are folded. Uses the fold of operands that an
+    /// earlier reader has left, and leaves one if there are many.
+    fn merged_messages(&mut self, memtable: &Memtable, key: LookupKey<'_>, operator: &dyn MergeOperator) {
+        let mut versions = memtable.get(key, self.at);
+        let fold = memtable.remembered_fold(key);
+        // A fold with a message that a range delete hides is of no use.
+        let fold = fold.filter(|fold| fold.oldest >= self.deleted);
+        let (first, mut run) = (self.count, OperandRun::before(&versions));
+        while let Some(message) = versions.next() {
+            let fold = fold.as_ref().filter(|fold| fold.newest == message.sequence);
+            if let Some(fold) = fold {
+                let _ = self.message(&Message::merge(fold.newest, &fold.operand), Some(operator));
+                versions = memtable.after_fold(fold, self.at);
+                run.add_fold(fold, &versions);
+                continue;
+            }
+            if self.message(&message, Some(operator)).is_break() {
                 break;
             }
+            run.add(&message, &versions);
+        }
+        if self.remembers && run.is_long() {
+            let end = first + run.operands();
+            fold_into_first(&mut self.operands[first..end], operator);
+            memtable.remember_fold(key, &run, &self.operands[first]);
+            // The fold stands for the run. The buffers of the others remain for reuse.
+            let folded = run.operands() - 1;
+            self.operands[first + 1..self.count].rotate_left(folded);
+            self.count -= folded;
+            // Timed deletes lie before the run or behind it, because they end it.
+            let behind = self.timed.iter_mut().filter(|(newer, _)| *newer >= end);
+            behind.for_each(|(newer, _)| *newer -= folded);
         }
     }
 

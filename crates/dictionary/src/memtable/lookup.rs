@@ -121,6 +121,11 @@ impl<'a> KeyVersionIter<'a> {
             at,
         }
     }
+
+    /// Returns the place of the next record, or 0 at the end.
+    pub(super) fn place(&self) -> ArenaOffset {
+        self.next
+    }
 }
 
 impl KeyVersionIter<'_> {

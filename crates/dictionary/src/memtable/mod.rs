@@ -51,10 +51,14 @@
 //! - **M7** The jump of a record is set before the record is linked and never changes. It leads to
 //!   an older record of the same key, or nowhere. A reader may follow a jump to a record that is
 //!   newer than its sequence number, because it then skips no record that it can see.
+//! - **M8** A remembered fold is the fold of a run of merges of one key that do not expire and that
+//!   follow each other in the key's list. No record is linked into the run later: the reader that
+//!   remembers the fold sees all commits up to its sequence number.
 
 mod arena;
 mod cursor;
 mod filter;
+mod folds;
 mod insert;
 mod lanes;
 mod lookup;
@@ -66,6 +70,7 @@ mod tests;
 
 pub use cursor::CursorPosition;
 pub use cursor::MemtableCursor;
+pub(crate) use folds::{OperandRun, fold_into_first};
 pub use lookup::KeyVersionIter;
 #[cfg(debug_assertions)]
 pub use lookup::STEPS;
@@ -76,6 +81,7 @@ use crate::record::MAX_KEY;
 use alluvium_base::SequenceNumber;
 use arena::MemtableArena;
 use filter::MemtableFilter;
+use folds::FoldTable;
 use lanes::WriterLanes;
 use node::{NodeBankKind, NodeId, NodeView};
 use ranges::MemtableTombstones;
@@ -110,6 +116,7 @@ pub struct Memtable {
     root: AtomicU32,
     ranges: MemtableTombstones,
     filter: MemtableFilter,
+    folds: FoldTable,
     limit: usize,
 }
 
@@ -177,6 +184,7 @@ impl Memtable {
             root: AtomicU32::new(root),
             ranges: MemtableTombstones::default(),
             filter,
+            folds: FoldTable::new(limit),
             limit,
         }
     }
@@ -187,11 +195,11 @@ impl Memtable {
         self.arena.used()
     }
 
-    /// Returns the total memory use in bytes: [`Memtable::bytes`] plus the fixed size of the
-    /// filter.
+    /// Returns the total memory use in bytes: [`Memtable::bytes`] plus the fixed sizes of the
+    /// filter and of the table of folds.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.bytes() + self.filter.bytes()
+        self.bytes() + self.filter.bytes() + self.folds.bytes()
     }
 
     /// Returns the limit of the memtable in bytes.

@@ -35,6 +35,11 @@ fn gather_of<'op>(
     long_values: LongValues,
 ) -> LookupState<'op> {
     let gather = LookupState::new(moment.sequence, moment.now_ms, operator).holding();
+    let gather = match moment.at {
+        ReadPosition::Now | ReadPosition::Pinned(_) => gather.remembering_folds(),
+        // It sees commits that are not visible yet, and none of those before them that will be.
+        ReadPosition::Newest => gather,
+    };
     match long_values {
         LongValues::Read => gather,
         LongValues::LeftOut => gather.leaving_out_long_values(),
