@@ -112,6 +112,16 @@ pub trait FileSystem: Send + Sync {
     /// `IsADirectory`; `Stale`; errors of the store.
     fn read(&self, inode: Inode, offset: u64, length: usize) -> Result<Vec<u8>>;
 
+    /// Like [`FileSystem::read`], but replaces the contents of `out` by the bytes, so that a caller
+    /// who reads much can reuse its memory. After an error, `out` contains any bytes.
+    ///
+    /// # Errors
+    /// As [`FileSystem::read`].
+    fn read_into(&self, inode: Inode, offset: u64, length: usize, out: &mut Vec<u8>) -> Result<()> {
+        *out = self.read(inode, offset, length)?;
+        Ok(())
+    }
+
     /// Writes all of `data`, and returns the offset at which it stands.
     ///
     /// # Errors

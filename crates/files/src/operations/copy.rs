@@ -39,7 +39,7 @@ impl FileWriter<'_> {
             return Ok(0);
         }
         let mut contents = FileContents::new(self, to, target);
-        let mut done = 0;
+        let (mut done, mut bytes) = (0, Vec::new());
         while done < length {
             let at = from_offset + done;
             // The source's blocks do not change, even if it is the target: the ranges are apart.
@@ -58,7 +58,7 @@ impl FileWriter<'_> {
             let until = (hole - from_offset).min(length);
             while done < until {
                 let part = (until - done).min(BYTES_AT_ONCE);
-                let bytes = reader.read_contents(from, &source, from_offset + done, part as usize)?;
+                reader.read_contents(from, &source, from_offset + done, part as usize, &mut bytes)?;
                 contents.write(to_offset + done, &bytes)?;
                 done += part;
             }

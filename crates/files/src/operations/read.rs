@@ -64,9 +64,10 @@ impl FileReader<'_> {
         }
     }
 
-    pub(crate) fn read(&self, inode: Inode, offset: u64, length: usize) -> Result<Vec<u8>> {
+    /// Replaces the contents of `out` by a range of a file.
+    pub(crate) fn read(&self, inode: Inode, offset: u64, length: usize, out: &mut Vec<u8>) -> Result<()> {
         let record = self.load_file(inode, ReadDependence::Isolated)?;
-        self.read_contents(inode, &record, offset, length)
+        self.read_contents(inode, &record, offset, length, out)
     }
 
     pub(crate) fn read_contents(
@@ -75,27 +76,31 @@ impl FileReader<'_> {
         record: &InodeRecord,
         offset: u64,
         length: usize,
-    ) -> Result<Vec<u8>> {
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        out.clear();
         let length = record.size.saturating_sub(offset).min(length as u64);
         if length == 0 {
-            return Ok(Vec::new());
+            return Ok(());
         }
         if let Some(contents) = &record.inline {
             let from = usize::try_from(offset).unwrap_or(usize::MAX);
             let rest = contents.get(from..).unwrap_or_default();
-            return Ok(rest[..rest.len().min(length as usize)].to_vec());
+            out.extend_from_slice(&rest[..rest.len().min(length as usize)]);
+            return Ok(());
         }
-        let mut out = vec![0; length as usize];
+        out.reserve(length as usize);
         if record.blocks > 0 {
-            self.read_blocks(inode, offset, &mut out)?;
+            self.read_blocks(inode, offset, offset + length, out)?;
         }
-        Ok(out)
+        out.resize(length as usize, 0);
+        Ok(())
     }
 
-    /// Fills `out`, which contains zeros, from the blocks of a file.
-    fn read_blocks(&self, inode: Inode, offset: u64, out: &mut [u8]) -> Result<()> {
+    /// Appends the bytes of a file from `offset` to before `end` to `out`, which is empty, up to
+    /// the last byte that is stored.
+    fn read_blocks(&self, inode: Inode, offset: u64, end: u64, out: &mut Vec<u8>) -> Result<()> {
         let bytes = self.block_bytes;
-        let end = offset + out.len() as u64;
         let (mut first, last) = (offset / bytes, (end - 1) / bytes);
         while first <= last {
             let until = last.min(first + BLOCKS_AT_ONCE - 1);
@@ -107,10 +112,11 @@ impl FileReader<'_> {
                 let Some(value) = value else { continue };
                 let start = block * bytes;
                 let from = offset.max(start);
+                // Blocks that are absent, and the ends of blocks that are not stored, are zeros.
+                out.resize((from - offset) as usize, 0);
                 let stored = value.get((from - start) as usize..).unwrap_or_default();
-                let to = (from - offset) as usize;
-                let length = stored.len().min(out.len() - to);
-                out[to..to + length].copy_from_slice(&stored[..length]);
+                let length = stored.len().min((end - from) as usize);
+                out.extend_from_slice(&stored[..length]);
             }
             first = until + 1;
         }

@@ -91,7 +91,13 @@ macro_rules! impl_file_system {
             }
 
             fn read(&self, inode: Inode, offset: u64, length: usize) -> Result<Vec<u8>> {
-                self.reading(|reader| reader.read(inode, offset, length))
+                let mut out = Vec::new();
+                self.read_into(inode, offset, length, &mut out)?;
+                Ok(out)
+            }
+
+            fn read_into(&self, inode: Inode, offset: u64, length: usize, out: &mut Vec<u8>) -> Result<()> {
+                self.reading(|reader| reader.read(inode, offset, length, out))
             }
 
             fn write(&self, inode: Inode, position: WritePosition, data: &[u8]) -> Result<u64> {

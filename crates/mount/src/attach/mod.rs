@@ -15,13 +15,14 @@ pub(crate) use table::{process_mounts, read_process_file};
 
 use crate::error::MountError;
 use crate::options::MountOptions;
+use rustix::fs::{Mode, OFlags};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The type under which the table of mounts shows a mount of ours.
+/// The type under which the table of mounts shows a mount of ours. Not a tuning parameter.
 pub(crate) const KIND: &str = "fuse.alluvium";
 
 /// Whether processes that use a mount keep it from being unmounted.
@@ -43,6 +44,25 @@ pub(crate) fn attach(directory: &Path, options: &MountOptions) -> Result<(OwnedF
         other => other?,
     };
     Ok((device, directory))
+}
+
+/// How far the kernel reads ahead in files that a program reads in order, in KiB. Its own limit for
+/// FUSE is 128.
+/// Tuning: `1024` since 2026-11-30; reading 1 MiB that is not in memory took 2.2 ms, and takes 1.1.
+const READ_AHEAD_KIB: &[u8] = b"1024";
+
+/// Lets the kernel read farther ahead in the files of a mount, which has answered its first
+/// request. Only root may ask for it; reads are slower without.
+pub(crate) fn widen_read_ahead(directory: &Path) {
+    let Some(entry) = table::mounted_at(directory).filter(|entry| entry.kind == KIND) else {
+        return;
+    };
+    let setting = format!("/sys/class/bdi/{}/read_ahead_kb", entry.device);
+    let set = rustix::fs::open(&setting, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|file| rustix::io::write(&file, READ_AHEAD_KIB));
+    if let Err(error) = set {
+        tracing::debug!("the kernel reads ahead as far as usual: writing {setting}: {error}");
+    }
 }
 
 /// Checks a directory, and removes the mount of a process that has ended.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountEntry {
     pub(crate) directory: PathBuf,
+    /// The numbers of the device, as `major:minor`.
+    pub(crate) device: String,
     pub(crate) kind: String,
     pub(crate) source: String,
 }
@@ -43,12 +45,14 @@ pub(crate) fn read_process_file(path: &Path) -> io::Result<Vec<u8>> {
 
 fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let directory = fields.nth(4)?;
+    let device = fields.nth(2)?;
+    let directory = fields.nth(1)?;
     fields.find(|&field| field == b"-")?;
     let kind = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
     Some(MountEntry {
         directory: PathBuf::from(OsString::from_vec(unescape(directory))),
+        device: String::from_utf8_lossy(device).into_owned(),
         kind,
         source: OsString::from_vec(source).to_string_lossy().into_owned(),
     })
@@ -89,8 +93,8 @@ mod tests {
         let entry = parse(line).unwrap();
         assert_eq!(entry.directory.as_os_str().as_bytes(), br"/mnt/a b\c");
         assert_eq!(
-            (entry.kind.as_str(), entry.source.as_str()),
-            ("fuse.alluvium", "my store")
+            (entry.device.as_str(), entry.kind.as_str(), entry.source.as_str()),
+            ("98:0", "fuse.alluvium", "my store")
         );
     }
 

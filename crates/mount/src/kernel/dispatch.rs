@@ -15,8 +15,12 @@ const KEEP_PAGES: u32 = 1 << 1;
 /// Bytes that follow the header of an answer. `None`: there is no answer.
 pub(super) type AnswerBody = Option<Vec<u8>>;
 
-/// Does what a request asks for.
-pub(super) fn answer(serving: &MountRequest<'_>, request: &KernelRequest<'_>) -> Answer<AnswerBody> {
+/// Does what a request asks for. The answer to a read takes the memory of `spare`.
+pub(super) fn answer(
+    serving: &MountRequest<'_>,
+    request: &KernelRequest<'_>,
+    spare: &mut Vec<u8>,
+) -> Answer<AnswerBody> {
     use RequestArguments as Arguments;
     match &request.arguments {
         Arguments::Forget(count) => {
@@ -30,7 +34,10 @@ pub(super) fn answer(serving: &MountRequest<'_>, request: &KernelRequest<'_>) ->
             return Ok(None);
         }
         Arguments::Interrupt => return Ok(None),
-        Arguments::Read { offset, size } => return serving.read(request.inode, *offset, *size).map(Some),
+        Arguments::Read { offset, size } => {
+            serving.read(request.inode, *offset, *size, spare)?;
+            return Ok(Some(std::mem::take(spare)));
+        }
         Arguments::ReadLink => return serving.read_link(request.inode).map(Some),
         Arguments::Extended { name, size } => {
             return sized(serving.extended_attribute(request.inode, name)?, *size);

@@ -222,6 +222,8 @@ fn send(device: BorrowedFd<'_>, number: u64, code: i32, body: &[u8]) -> io::Resu
 /// Answers requests until the kernel ends the mount.
 fn read_requests(server: &MountServer, device: BorrowedFd<'_>) {
     let mut buffer = vec![0; BUFFER_BYTES];
+    // Fresh memory for each long answer would cost a page fault for every 4 KiB.
+    let mut spare = Vec::new();
     loop {
         let length = match read(device, &mut buffer) {
             Ok(length) => length,
@@ -239,12 +241,18 @@ fn read_requests(server: &MountServer, device: BorrowedFd<'_>) {
             continue;
         };
         let answer = match requests::decode_request(bytes) {
-            Some(request) => server.answer(|serving| dispatch::answer(serving, &request)),
+            Some(request) => server.answer(|serving| dispatch::answer(serving, &request, &mut spare)),
             None => Err(ErrorNumber(libc::ENOSYS)),
         };
         let sent = match answer {
             Ok(None) => Ok(()),
-            Ok(Some(body)) => send(device, number, 0, &body),
+            Ok(Some(body)) => {
+                let sent = send(device, number, 0, &body);
+                if body.capacity() > spare.capacity() {
+                    spare = body;
+                }
+                sent
+            }
             Err(ErrorNumber(error)) => send(device, number, -error, &[]),
         };
         // A request that was interrupted needs no answer any more.

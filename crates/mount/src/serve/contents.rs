@@ -45,8 +45,9 @@ impl MountRequest<'_> {
         self.nodes().close(self.files, inode);
     }
 
-    pub(crate) fn read(&self, inode: Inode, offset: u64, length: usize) -> Answer<Vec<u8>> {
-        Ok(self.files.read(inode, offset, length)?)
+    /// Replaces the contents of `out` by a range of a file.
+    pub(crate) fn read(&self, inode: Inode, offset: u64, length: usize, out: &mut Vec<u8>) -> Answer<()> {
+        Ok(self.files.read_into(inode, offset, length, out)?)
     }
 
     pub(crate) fn write(
