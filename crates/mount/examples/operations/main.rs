@@ -1,29 +1,35 @@
-//! Single operations of file systems through mounts, in microseconds, and a program that mounts
-//! until it is stopped:
+//! Single operations of file systems through mounts, in microseconds, trees of small files, in
+//! seconds, and a program that mounts until it is stopped:
 //!
 //! ```text
 //! cargo run --release -p alluvium-mount --example operations -- measure DIRECTORY
+//! cargo run --release -p alluvium-mount --example operations -- trees DIRECTORY [FILES]
 //! cargo run --release -p alluvium-mount --example operations -- serve store STORE DIRECTORY
 //! cargo run --release -p alluvium-mount --example operations -- serve directory ORDINARY DIRECTORY
 //! ```
 //!
 //! `measure` makes its stores and files in DIRECTORY, which should be on ext4, and removes them. It
 //! compares the directory itself, the same directory through a mount, and a store through a mount,
-//! with and without writes that the kernel keeps back.
+//! with and without writes that the kernel keeps back. `trees` does so without the last one, with a
+//! tree of FILES files, 40,000 if none are given.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod measure;
+mod place;
+mod trees;
 
 use alluvium::Options;
 use alluvium_files::{AccessTimes, FileSystem, Files, OrdinaryDirectory};
 use alluvium_mount::{Mount, MountOptions, MountState, PageRetention, WriteCaching};
 use measure::Sample;
+use place::Place;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use trees::{TreeInputs, TreeTime};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -32,6 +38,8 @@ fn main() -> Outcome<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["measure", directory] => measure_all(Path::new(directory)),
+        ["trees", directory] => measure_trees(Path::new(directory), 40_000),
+        ["trees", directory, files] => measure_trees(Path::new(directory), files.parse()?),
         ["serve", "store", store, directory] => serve(
             store_files(Path::new(store))?,
             directory,
@@ -41,7 +49,7 @@ fn main() -> Outcome<()> {
             serve(ordinary_files(Path::new(ordinary))?, directory, &unreported())
         }
         _ => Err(
-            "name `measure DIRECTORY`, `serve store STORE DIRECTORY` or `serve directory ORDINARY DIRECTORY`"
+            "name `measure DIRECTORY`, `trees DIRECTORY [FILES]`, `serve store STORE DIRECTORY` or `serve directory ORDINARY DIRECTORY`"
                 .into(),
         ),
     }
@@ -98,6 +106,62 @@ fn measure_all(directory: &Path) -> Outcome<()> {
         fs::remove_dir_all(directory.join(name))?;
     }
     Ok(())
+}
+
+fn measure_trees(directory: &Path, files: usize) -> Outcome<()> {
+    let path = |name: &str| -> Outcome<_> {
+        let path = directory.join(name);
+        fs::create_dir_all(&path)?;
+        Ok(path)
+    };
+    let inputs = TreeInputs::new(&path("inputs")?, files)?;
+    let native = trees::all(&mut Place::ordinary(&path("native")?), &inputs)?;
+    let mounted = |files, name, options| -> Outcome<Vec<TreeTime>> {
+        trees::all(&mut Place::mounted(files, &path(name)?, options)?, &inputs)
+    };
+    let through = mounted(ordinary_files(&path("ordinary")?)?, "through", unreported())?;
+    let stored = mounted(store_files(&path("store")?)?, "stored", MountOptions::default())?;
+    print_trees(&native, &through, &stored);
+    for name in ["inputs", "native", "ordinary", "through", "store", "stored"] {
+        fs::remove_dir_all(directory.join(name))?;
+    }
+    Ok(())
+}
+
+fn print_trees(native: &[TreeTime], through: &[TreeTime], stored: &[TreeTime]) {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!("seconds; load {}", load.trim());
+    let show = |name: &str, columns: [String; 5]| {
+        print!("{name:<18}");
+        columns.iter().for_each(|column| print!("{column:>20}"));
+        println!();
+    };
+    let heads = [
+        "ext4",
+        "mount of ext4",
+        "mount of a store",
+        "mount / store",
+        "ext4 / store",
+    ];
+    show("", heads.map(str::to_owned));
+    for ((native, through), stored) in native.iter().zip(through).zip(stored) {
+        let time = |time: &TreeTime| {
+            time.seconds
+                .map_or("-".to_owned(), |seconds| format!("{seconds:.2}"))
+        };
+        let share = |other: &TreeTime| match (other.seconds, stored.seconds) {
+            (Some(other), Some(own)) => format!("{:.2}", other / own),
+            _ => "-".to_owned(),
+        };
+        let columns = [
+            time(native),
+            time(through),
+            time(stored),
+            share(through),
+            share(native),
+        ];
+        show(native.step, columns);
+    }
 }
 
 /// Measures files on a mount. What the kernel would remember is measured on a second one, which
