@@ -21,6 +21,9 @@ mod extended;
 mod read;
 mod remove;
 mod rename;
+mod streams;
+
+pub(crate) use streams::FileStreams;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::records::format::{self, DamagedRecord, InodeRecord};
@@ -73,6 +76,8 @@ pub(crate) struct ChangeLog {
 pub(crate) struct FileReader<'o> {
     pub(crate) records: &'o dyn ReadRecords,
     pub(crate) block_bytes: u64,
+    /// Where files that are read in order are noted, if the reader reads ahead.
+    pub(crate) streams: Option<&'o FileStreams>,
 }
 
 /// Operations that change files.
@@ -195,6 +200,7 @@ impl<'o> FileWriter<'o> {
         FileReader {
             records: self.records,
             block_bytes: self.context.layout().block_bytes,
+            streams: None,
         }
     }
 

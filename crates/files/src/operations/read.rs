@@ -5,11 +5,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::records::format::{self, InodeRecord};
 use crate::records::{ReadDependence, RecordSpace};
 use crate::types::{Attributes, DirectoryEntry, FileKind, Inode, SeekTarget};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// Number of blocks that are read together.
 /// Tuning: `64` since 2026-11-29.
 const BLOCKS_AT_ONCE: u64 = 64;
+
+/// Bytes of each file that are read ahead in a stream of files.
+/// Tuning: `64 << 10` since 2026-11-30.
+const BYTES_AHEAD: u64 = 64 << 10;
 
 impl FileReader<'_> {
     pub(crate) fn lookup(&self, parent: Inode, name: &[u8]) -> Result<Attributes> {
@@ -67,7 +71,32 @@ impl FileReader<'_> {
     /// Replaces the contents of `out` by a range of a file.
     pub(crate) fn read(&self, inode: Inode, offset: u64, length: usize, out: &mut Vec<u8>) -> Result<()> {
         let record = self.load_file(inode, ReadDependence::Isolated)?;
+        if offset == 0
+            && let Some(next) = self.streams.and_then(|streams| streams.note(inode))
+        {
+            // An error would be that of another file.
+            let _ = self.bring(next);
+        }
         self.read_contents(inode, &record, offset, length, out)
+    }
+
+    /// Brings the records and the beginnings of files into memory.
+    fn bring(&self, inodes: Range<u64>) -> Result<()> {
+        let keys: Vec<Vec<u8>> = inodes
+            .clone()
+            .map(|inode| format::inode_key(Inode(inode)).to_vec())
+            .collect();
+        self.records.get_many(RecordSpace::Inodes, &keys)?;
+        let blocks = 0..(BYTES_AHEAD / self.block_bytes).max(1);
+        let keys: Vec<Vec<u8>> = inodes
+            .flat_map(|inode| {
+                blocks
+                    .clone()
+                    .map(move |block| format::block_key(Inode(inode), block))
+            })
+            .collect();
+        self.records.get_many(RecordSpace::Blocks, &keys)?;
+        Ok(())
     }
 
     pub(crate) fn read_contents(

@@ -81,6 +81,7 @@ impl TransactionState {
         body(&FileReader {
             records: &records,
             block_bytes: store.layout.block_bytes,
+            streams: None,
         })
         .map_err(|error| conflict::describe(store, error, None))
     }

@@ -7,7 +7,7 @@ use super::options::FilesOptions;
 use super::shared::{FileStore, STRIPES};
 use super::ticks::DirectoryTicks;
 use crate::error::{Error, ErrorKind, Result};
-use crate::operations::{FileLayout, damaged};
+use crate::operations::{FileLayout, FileStreams, damaged};
 use crate::records::format::{self, HeaderRecord, InodeRecord};
 use crate::records::{FileKeyspaces, KEYSPACE_PREFIX, RecordSpace, keyspace_name};
 use crate::types::{FileKind, Inode};
@@ -74,6 +74,7 @@ fn open_store(db: &Db, name: &str, options: &FilesOptions) -> Result<FileStore> 
         listeners: ListenerList::default(),
         locks: LockTable::new(STRIPES),
         ticks: DirectoryTicks::default(),
+        streams: FileStreams::default(),
         leftover: Mutex::default(),
     })
 }

@@ -7,7 +7,7 @@ use super::numbers::InodeNumbers;
 use super::options::FileClock;
 use super::ticks::DirectoryTicks;
 use crate::error::{Error, ErrorKind, Result};
-use crate::operations::{ChangeLog, FileLayout, FileReader, FileWriter, OperationContext};
+use crate::operations::{ChangeLog, FileLayout, FileReader, FileStreams, FileWriter, OperationContext};
 use crate::records::{FileKeyspaces, SnapshotRecords, TransactionRecords};
 use crate::types::{Inode, SpaceStatistics, Timestamp};
 use alluvium::{Db, HeldLocks, LockMode, LockSet, LockTable, Snapshot, Transaction, TransactionOptions};
@@ -49,6 +49,7 @@ pub(crate) struct FileStore {
     pub(super) listeners: ListenerList,
     pub(super) locks: LockTable,
     pub(super) ticks: DirectoryTicks,
+    pub(super) streams: FileStreams,
     /// Orphans that no view holds and whose removal has failed.
     pub(super) leftover: Mutex<Vec<Inode>>,
 }
@@ -140,6 +141,7 @@ impl FileStore {
         body(&FileReader {
             records: &records,
             block_bytes: self.layout.block_bytes,
+            streams: Some(&self.streams),
         })
     }
 

@@ -1,8 +1,9 @@
 //! How often the times of a directory are written.
 //!
-//! The times of directories are merged, and a reader folds all operands that the memtable contains.
-//! Single operations therefore write them once in each tick, as file systems of kernels do, whose
-//! clock advances with the tick. A transaction folds its own operands.
+//! The times of directories are merged, so a change of a name costs two more writes, and a reader
+//! the folds of what was added since the reader before. Single operations therefore write the times
+//! once in each tick, as file systems of kernels do, whose clock advances with the tick. A
+//! transaction folds its own operands.
 
 use crate::types::{Inode, Timestamp};
 use parking_lot::Mutex;

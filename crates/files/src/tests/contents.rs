@@ -31,6 +31,56 @@ fn contents_are_read_as_written_across_blocks() {
 }
 
 #[test]
+fn files_that_are_read_in_order_are_read_ahead() {
+    let place = TestPlace::new();
+    let files = &place.files;
+    let contents = |number: usize| vec![number as u8 | 1; 20 * number];
+    let inodes: Vec<Inode> = (0..200)
+        .map(|number| {
+            let one = file(files, ROOT, format!("{number}").as_bytes());
+            files.write(one, WritePosition::At(0), &contents(number)).unwrap();
+            one
+        })
+        .collect();
+    for number in (0..200).step_by(9) {
+        files.unlink(ROOT, format!("{number}").as_bytes()).unwrap();
+    }
+    let snapshot = files.freeze();
+    let read = |files: &dyn FileSystem, numbers: &mut dyn Iterator<Item = usize>| {
+        let before = place.db.stats().operations;
+        let mut out = b"earlier bytes".to_vec();
+        for number in numbers {
+            let found = files.read_into(inodes[number], 0, 10_000, &mut out);
+            match number % 9 {
+                0 => fails(found, ErrorKind::Stale),
+                _ => assert_eq!((found.unwrap(), &out), ((), &contents(number))),
+            }
+        }
+        let after = place.db.stats().operations;
+        after.multi_get_keys - before.multi_get_keys
+    };
+    let backwards = read(files, &mut (0..200).rev());
+    let forwards = read(files, &mut (0..200));
+    let ahead = 200 * (1 + (64 << 10) / 512);
+    assert!(
+        backwards < 2000 && forwards > backwards + ahead / 2,
+        "{forwards} keys"
+    );
+    assert!(
+        forwards < backwards + 2 * ahead,
+        "each is read ahead once: {forwards} keys"
+    );
+    assert!(read(&snapshot, &mut (0..200)) > backwards);
+    let transaction = files.begin();
+    assert_eq!(
+        read(&transaction, &mut (0..200)),
+        0,
+        "a transaction depends on what it reads"
+    );
+    place.verify();
+}
+
+#[test]
 fn appends_go_to_the_end() {
     let place = TestPlace::new();
     let files = &place.files;
