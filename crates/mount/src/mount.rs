@@ -36,7 +36,7 @@ impl Mount {
             let _ = attach::detach(&directory, DetachMode::Forced);
         });
         let served = served.map_err(|error| system_error(&directory, "talking to the kernel", error))?;
-        attach::widen_read_ahead(&directory);
+        attach::widen_read_ahead("self", &directory);
         Ok(Mount {
             directory,
             served,

@@ -51,10 +51,10 @@ pub(crate) fn attach(directory: &Path, options: &MountOptions) -> Result<(OwnedF
 /// Tuning: `1024` since 2026-11-30; reading 1 MiB that is not in memory took 2.2 ms, and takes 1.1.
 const READ_AHEAD_KIB: &[u8] = b"1024";
 
-/// Lets the kernel read farther ahead in the files of a mount, which has answered its first
-/// request. Only root may ask for it; reads are slower without.
-pub(crate) fn widen_read_ahead(directory: &Path) {
-    let Some(entry) = table::mounted_at(directory).filter(|entry| entry.kind == KIND) else {
+/// Lets the kernel read farther ahead in the files of a mount in the namespace of a process. The
+/// mount has answered its first request. Only root may ask for it; reads are slower without.
+pub(crate) fn widen_read_ahead(process: &str, directory: &Path) {
+    let Some(entry) = table::mounted_at(process, directory).filter(|entry| entry.kind == KIND) else {
         return;
     };
     let setting = format!("/sys/class/bdi/{}/read_ahead_kb", entry.device);
@@ -74,7 +74,7 @@ fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
         }
     }
     let path = full_path(directory)?;
-    if let Some(entry) = table::mounted_at(&path) {
+    if let Some(entry) = table::mounted_at("self", &path) {
         return Err(MountError::InUse {
             directory: directory.to_owned(),
             mounted_source: entry.source,
@@ -107,7 +107,7 @@ fn probe(directory: &Path) -> Result<DirectoryState, MountError> {
 /// Removes the mount of a process of ours that has ended.
 fn clear_abandoned(directory: &Path) -> Result<(), MountError> {
     let path = full_path(directory)?;
-    let Some(entry) = table::mounted_at(&path) else {
+    let Some(entry) = table::mounted_at("self", &path) else {
         return Ok(());
     };
     if entry.kind != KIND {

@@ -16,9 +16,9 @@ pub(crate) struct MountEntry {
     pub(crate) source: String,
 }
 
-/// Returns the newest mount at a path, in this process's namespace.
-pub(super) fn mounted_at(path: &Path) -> Option<MountEntry> {
-    let entries = process_mounts("self").ok()?;
+/// Returns the newest mount at a path, in the namespace of a process.
+pub(super) fn mounted_at(process: &str, path: &Path) -> Option<MountEntry> {
+    let entries = process_mounts(process).ok()?;
     entries.into_iter().rev().find(|entry| entry.directory == path)
 }
 

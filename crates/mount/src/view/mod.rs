@@ -24,7 +24,9 @@ mod signals;
 
 pub use signals::SignalForwarding;
 
-use crate::attach::{kernel_mount, receive_descriptor, send_descriptor, socket_pair, system_error};
+use crate::attach::{
+    kernel_mount, receive_descriptor, send_descriptor, socket_pair, system_error, widen_read_ahead,
+};
 use crate::error::MountError;
 use crate::options::MountOptions;
 use crate::served::{DeviceServer, LocalServer, MountState};
@@ -363,6 +365,7 @@ fn started(child: Child, directory: &Path) -> Result<(RunningCommand, Child), Mo
     let id = id.ok_or_else(|| system_error(directory, "starting", io::Error::other("no process")))?;
     let handle = rustix::process::pidfd_open(id, PidfdFlags::empty())
         .map_err(|error| system_error(directory, "watching the command", error.into()))?;
+    widen_read_ahead(&process.to_string(), directory);
     Ok((RunningCommand { process, handle }, child))
 }
 
