@@ -3,9 +3,10 @@
 use crate::memory::MemoryFiles;
 use crate::support::{MountedDirectory, errno, need_mounts};
 use alluvium_files::{AttributeChange, FileKind, FileSystem, Inode, NewNode, RenameMode, WritePosition};
-use alluvium_mount::MountOptions;
+use alluvium_mount::{MountOptions, ViewOptions, run_in_view};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,6 +32,28 @@ fn patient() -> (MountedDirectory, MemoryFiles) {
     let files = MemoryFiles::new();
     let other = files.another();
     (MountedDirectory::with(files, &options), other)
+}
+
+#[test]
+fn the_kernel_reads_far_ahead_in_mounts_and_views() {
+    need_mounts!();
+    let mounted = MountedDirectory::new();
+    let device = fs::metadata(mounted.path("")).unwrap().dev();
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    if fs::OpenOptions::new().write(true).open(&setting).is_err() {
+        alluvium_device::skipped!("/dev/fuse", "{setting} cannot be written");
+        return;
+    }
+    assert_eq!(fs::read_to_string(&setting).unwrap(), "1024\n");
+    // The command of a view may be faster than the setting.
+    let mut command = Command::new("sh");
+    let script = "for i in $(seq 1000); do \
+        test $(cat /sys/class/bdi/$(stat -c %Hd:%Ld .)/read_ahead_kb) = 1024 && exit 7; sleep 0.01; done";
+    command.args(["-c", script]);
+    let (files, directory) = (Arc::new(MemoryFiles::new()), tempfile::tempdir().unwrap());
+    let outcome = run_in_view(files, directory.path(), command, &ViewOptions::default());
+    assert_eq!(outcome.unwrap().status.code(), Some(7));
 }
 
 #[test]
