@@ -12,7 +12,7 @@ use crate::types::{
     AllocateMode, AttributeChange, Attributes, DirectoryEntry, Inode, NewNode, RenameMode, SeekTarget,
     SetMode, SpaceStatistics, WritePosition,
 };
-use alluvium::{Durability, Snapshot, Transaction, TransactionOptions};
+use alluvium::{Durability, JointTransaction, Snapshot, Transaction, TransactionOptions};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub struct FilesTransaction {
 
 #[derive(Debug)]
 struct OpenParts {
-    transaction: Transaction,
+    transaction: JointTransaction,
     state: TransactionState,
     /// What the transaction has found, to name paths in conflicts, unless it reads the newest
     /// state.
@@ -55,7 +55,7 @@ impl FilesTransaction {
         let transaction = store.db.begin_with(options);
         let parts = OpenParts {
             before: transaction.sequence().map(|_| store.db.snapshot()),
-            transaction,
+            transaction: JointTransaction::new(transaction),
             state: TransactionState::default(),
         };
         FilesTransaction {
@@ -71,7 +71,7 @@ impl FilesTransaction {
     /// `Conflict`, with the paths concerned, if another commit has changed what the transaction
     /// depends on: nothing is changed then. `Stale` if it has ended; errors of the store.
     pub fn commit(&self) -> Result<()> {
-        self.end(Transaction::commit)
+        self.end(None)
     }
 
     /// Like [`FilesTransaction::commit`], with this durability.
@@ -79,13 +79,13 @@ impl FilesTransaction {
     /// # Errors
     /// As [`FilesTransaction::commit`].
     pub fn commit_with(&self, durability: Durability) -> Result<()> {
-        self.end(|transaction| transaction.commit_with(durability))
+        self.end(Some(durability))
     }
 
-    fn end(&self, commit: impl FnOnce(Transaction) -> alluvium::Result<()>) -> Result<()> {
+    fn end(&self, durability: Option<Durability>) -> Result<()> {
         let parts = self.inner.lock().take().ok_or_else(ended)?;
         let mut state = parts.state;
-        let committed = commit(parts.transaction);
+        let committed = parts.transaction.commit(durability);
         state.release_all(&self.store, self.view.number);
         match committed {
             Ok(()) => {
@@ -126,15 +126,34 @@ impl FilesTransaction {
     /// # Errors
     /// `Stale` if the transaction has ended.
     pub fn with_transaction<T>(&self, body: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
-        self.with(|parts| Ok(body(&mut parts.transaction)))
+        self.with(|parts| Ok(parts.transaction.with(body)?))
+    }
+
+    /// Returns a name by which other parts of the program can join the transaction, and read and
+    /// write other keyspaces in it: see [`alluvium::Db::joint_transaction`].
+    ///
+    /// # Errors
+    /// `Stale` if the transaction has ended.
+    pub fn publish(&self) -> Result<String> {
+        self.with(|parts| Ok(parts.transaction.publish(&self.store.db)))
     }
 
     fn with<T>(&self, body: impl FnOnce(&mut OpenParts) -> Result<T>) -> Result<T> {
         body(self.inner.lock().as_mut().ok_or_else(ended)?)
     }
 
+    fn within<T>(
+        &self,
+        body: impl FnOnce(&mut Transaction, &mut TransactionState) -> Result<T>,
+    ) -> Result<T> {
+        self.with(|parts| {
+            let OpenParts { transaction, state, .. } = parts;
+            transaction.with(|transaction| body(transaction, state))?
+        })
+    }
+
     fn reading<T>(&self, body: impl FnOnce(&FileReader<'_>) -> Result<T>) -> Result<T> {
-        self.with(|parts| TransactionState::read(&self.store, &mut parts.transaction, body))
+        self.within(|transaction, _| TransactionState::read(&self.store, transaction, body))
     }
 
     fn changing<T>(
@@ -142,7 +161,7 @@ impl FilesTransaction {
         _plan: ChangePlan<'_>,
         body: impl FnOnce(&FileWriter<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.with(|parts| parts.state.change(&self.store, &mut parts.transaction, body))
+        self.within(|transaction, state| state.change(&self.store, transaction, body))
     }
 
     fn target(&self, _parent: Inode, _name: &[u8]) -> Vec<Inode> {
@@ -150,7 +169,7 @@ impl FilesTransaction {
     }
 
     fn hold_inode(&self, inode: Inode) -> Result<()> {
-        self.with(|parts| parts.state.hold(&self.store, &mut parts.transaction, inode))
+        self.within(|transaction, state| state.hold(&self.store, transaction, inode))
     }
 
     fn hold_orphan(&self, inode: Inode) {
@@ -160,7 +179,7 @@ impl FilesTransaction {
     }
 
     fn release_inode(&self, inode: Inode) -> Result<()> {
-        self.with(|parts| parts.state.release(&self.store, &mut parts.transaction, inode))
+        self.within(|transaction, state| state.release(&self.store, transaction, inode))
     }
 
     fn sync_store(&self) -> Result<()> {
