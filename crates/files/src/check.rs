@@ -3,12 +3,12 @@
 use crate::error::Result;
 use crate::operations::FileLayout;
 use crate::records::format::{self, DamagedRecord, InodeRecord};
-use crate::records::{FileKeyspaces, RecordSpace};
+use crate::records::{ReadDependence, ReadRecords, RecordSpace, WalkedValues};
 use crate::types::{FileKind, Inode};
-use alluvium::Snapshot;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::ControlFlow;
 
 /// Most findings that a report lists.
 const MOST_FINDINGS: usize = 1000;
@@ -29,6 +29,8 @@ pub struct FilesReport {
     pub bytes: u64,
     /// Number of inodes without names, which are removed once no view holds them.
     pub orphans: u64,
+    /// Number of branches. The other numbers do not include what they have changed.
+    pub branches: u64,
     /// What is wrong, one sentence each, at most 1,000.
     pub findings: Vec<String>,
 }
@@ -39,6 +41,12 @@ impl FilesReport {
     pub fn is_whole(&self) -> bool {
         self.findings.is_empty()
     }
+
+    pub(crate) fn find(&mut self, finding: String) {
+        if self.findings.len() < MOST_FINDINGS {
+            self.findings.push(finding);
+        }
+    }
 }
 
 impl fmt::Display for FilesReport {
@@ -48,6 +56,9 @@ impl fmt::Display for FilesReport {
             "{} directories, {} files, {} names, {} bytes in {} blocks and inodes, {} orphans",
             self.directories, self.files, self.names, self.bytes, self.blocks, self.orphans
         )?;
+        if self.branches > 0 {
+            writeln!(f, "{} open transactions (branches)", self.branches)?;
+        }
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
         }
@@ -71,19 +82,21 @@ struct SeenInode {
 
 /// The state of a check.
 pub(crate) struct FilesCheck<'c> {
-    snapshot: &'c Snapshot,
-    spaces: &'c FileKeyspaces,
+    records: &'c dyn ReadRecords,
     layout: FileLayout,
+    /// The first inode number that was not handed out, unless the records tell it.
+    next: Option<u64>,
     inodes: HashMap<Inode, SeenInode>,
     report: FilesReport,
 }
 
-/// Verifies a file system as of a snapshot, and reads all of its records.
-pub(crate) fn check(snapshot: &Snapshot, spaces: &FileKeyspaces, layout: FileLayout) -> Result<FilesReport> {
+/// Verifies a file system, and reads all of its records. `next` is the first inode number that was
+/// not handed out, if the records do not tell it.
+pub(crate) fn check(records: &dyn ReadRecords, layout: FileLayout, next: Option<u64>) -> Result<FilesReport> {
     let mut check = FilesCheck {
-        snapshot,
-        spaces,
+        records,
         layout,
+        next,
         inodes: HashMap::new(),
         report: FilesReport::default(),
     };
@@ -101,9 +114,7 @@ pub(crate) fn check(snapshot: &Snapshot, spaces: &FileKeyspaces, layout: FileLay
 
 impl FilesCheck<'_> {
     fn find(&mut self, finding: String) {
-        if self.report.findings.len() < MOST_FINDINGS {
-            self.report.findings.push(finding);
-        }
+        self.report.find(finding);
     }
 
     /// Visits all records of a keyspace. What cannot be decoded is a finding.
@@ -112,8 +123,8 @@ impl FilesCheck<'_> {
         space: RecordSpace,
         mut visit: impl FnMut(&mut Self, &[u8], &[u8]) -> std::result::Result<(), DamagedRecord>,
     ) -> Result<()> {
-        let mut records = self.snapshot.iter(self.spaces.of(space));
-        while let Some((key, value)) = records.lend()? {
+        let records = self.records;
+        records.walk(space, b"", None, WalkedValues::All, &mut |key, value| {
             if let Err(damage) = visit(self, key, value) {
                 let finding = format!(
                     "the record \"{}\" of {} {}",
@@ -123,8 +134,8 @@ impl FilesCheck<'_> {
                 );
                 self.find(finding);
             }
-        }
-        Ok(())
+            ControlFlow::Continue(())
+        })
     }
 
     fn read_inodes(&mut self) -> Result<()> {
@@ -220,6 +231,7 @@ impl FilesCheck<'_> {
             }
             Ok(())
         })?;
+        let next = self.next.or(next);
         let last = self.inodes.keys().max().copied().unwrap_or(Inode::ROOT);
         if last > Inode::ROOT && next.is_none_or(|next| last.0 >= next) {
             self.find(format!("the number of inode {} was never handed out", last.0));
@@ -408,7 +420,8 @@ impl FilesCheck<'_> {
             let is_directory = seen.record.kind == FileKind::Directory && seen.record.links > 0;
             let key = format::parent_key(inode);
             if is_directory && inode != Inode::ROOT {
-                let place = self.snapshot.get(self.spaces.of(RecordSpace::System), &key);
+                let untracked = ReadDependence::Untracked;
+                let place = self.records.get(RecordSpace::System, &key, untracked);
                 if place.is_ok_and(|place| place.is_none()) {
                     findings.push(format!("directory {} has no place", inode.0));
                 }

@@ -204,6 +204,16 @@ pub trait FileSystem: Send + Sync {
     /// Errors of the store.
     fn space(&self) -> Result<SpaceStatistics>;
 
+    /// Returns an error unless the inode is one that can be changed. A mount asks before it opens a
+    /// file for writing.
+    ///
+    /// # Errors
+    /// `ReadOnly`.
+    fn require_writable(&self, inode: Inode) -> Result<()> {
+        let _ = inode;
+        Ok(())
+    }
+
     /// Reports the changes of others to `listener` from now on: those that were not made through
     /// this value. A mount drops what the kernel caches of them.
     fn listen(&self, listener: Arc<dyn ChangeListener>) {

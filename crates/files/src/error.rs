@@ -57,6 +57,8 @@ pub enum ErrorKind {
     NewerVersion,
     /// The store or the operating system reported an error.
     Io,
+    /// Others use what is to be changed.
+    Busy,
 }
 
 /// The error of an operation on files.
@@ -140,6 +142,11 @@ impl Error {
         self
     }
 
+    /// Adds the paths that a conflict is about, which the message names already.
+    pub(crate) fn naming(self, paths: Vec<Vec<u8>>) -> Error {
+        Error { paths, ..self }
+    }
+
     /// Creates an error that another process has sent, with its number.
     #[must_use]
     pub fn told(kind: ErrorKind, errno: i32, message: impl Into<String>) -> Error {
@@ -188,13 +195,14 @@ impl Error {
             ErrorKind::NoSuchOffset => libc::ENXIO,
             ErrorKind::Conflict => libc::EAGAIN,
             ErrorKind::Interrupted => libc::EINTR,
+            ErrorKind::Busy => libc::EBUSY,
             ErrorKind::Damaged | ErrorKind::NewerVersion | ErrorKind::Io => libc::EIO,
         }
     }
 }
 
 /// Returns paths as a message shows them.
-fn shown(paths: &[Vec<u8>]) -> String {
+pub(crate) fn shown(paths: &[Vec<u8>]) -> String {
     let shown: Vec<String> = paths
         .iter()
         .map(|path| format!("\"{}\"", path.escape_ascii()))

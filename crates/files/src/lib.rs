@@ -23,6 +23,7 @@ mod records;
 mod store;
 mod tree_copy;
 mod types;
+mod with_snapshots;
 
 pub use check::FilesReport;
 pub use contract::{ChangeListener, FileSystem};
@@ -32,12 +33,16 @@ pub use overlay::{
     ApplyOutcome, Overlay, OverlayOptions, OverlayPhase, PathChange, PathChangeKind, apply, discard,
 };
 pub use paths::{FilePaths, LastLink, PathUsage, WalkEntry};
-pub use store::{FileChanges, Files, FilesOptions, FilesSnapshot, FilesTransaction, JoinedFiles};
+pub use store::{
+    BranchSummary, FileChanges, FileVersion, Files, FilesBranch, FilesOptions, FilesSnapshot,
+    FilesTransaction, JoinedFiles,
+};
 pub use tree_copy::{CopyProgress, TreeCopier};
 pub use types::{
     AllocateMode, AttributeChange, Attributes, DirectoryEntry, FileKind, Inode, NewNode, RenameMode,
     SeekTarget, SetMode, SpaceStatistics, TimeChange, Timestamp, WritePosition,
 };
+pub use with_snapshots::{FilesWithSnapshots, SNAPSHOTS_NAME};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use super::{FileWriter, MAX_FILE_BYTES, too_large};
 use crate::error::Result;
 use crate::records::format::{self, InodeRecord};
-use crate::records::{ReadDependence, RecordSpace};
+use crate::records::{ReadDependence, RecordSpace, RecordValue};
 use crate::types::{Inode, WritePosition};
 
 /// Contents that an operation changes. Blocks are written at once, and the inode's record at the
@@ -52,12 +52,12 @@ impl<'w, 'o> FileContents<'w, 'o> {
         let key = format::block_key(self.inode, block);
         let records = self.writer.records;
         let value = records.get(RecordSpace::Blocks, &key, ReadDependence::Untracked)?;
-        Ok(value.map(alluvium::Value::into_vec))
+        Ok(value.map(RecordValue::into_vec))
     }
 
     fn put(&self, block: u64, value: &[u8]) -> Result<()> {
         let key = format::block_key(self.inode, block);
-        Ok(self.writer.records.put(RecordSpace::Blocks, &key, value)?)
+        self.writer.records.put(RecordSpace::Blocks, &key, value)
     }
 
     /// Writes `data` at `offset`, and extends the file if it ends before.

@@ -40,7 +40,7 @@ impl FileWriter<'_> {
     /// Notes where a directory lies.
     pub(super) fn place_directory(&self, inode: Inode, parent: Inode, name: &[u8]) -> Result<()> {
         let (key, place) = (format::parent_key(inode), format::parent(parent, name));
-        Ok(self.records.put(RecordSpace::System, &key, &place)?)
+        self.records.put(RecordSpace::System, &key, &place)
     }
 
     pub(crate) fn create_unnamed(&self, parent: Inode, node: &NewNode<'_>) -> Result<Attributes> {

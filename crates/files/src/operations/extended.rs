@@ -2,7 +2,7 @@
 
 use super::{FileReader, FileWriter, invalid};
 use crate::error::{Error, ErrorKind, Result};
-use crate::records::{ReadDependence, RecordSpace, format};
+use crate::records::{ReadDependence, RecordSpace, RecordValue, WalkedValues, format};
 use crate::types::{FileKind, Inode, SetMode};
 use std::ops::ControlFlow;
 
@@ -41,7 +41,7 @@ impl FileReader<'_> {
             .records
             .get(RecordSpace::Extended, &key, ReadDependence::Isolated)?;
         value
-            .map(alluvium::Value::into_vec)
+            .map(RecordValue::into_vec)
             .ok_or_else(|| missing(inode, name))
     }
 
@@ -53,11 +53,16 @@ impl FileReader<'_> {
         }
         let (low, high) = (format::inode_key(inode), format::inode_end(inode));
         let high = high.as_ref().map(|high| &high[..]);
-        self.records
-            .walk(RecordSpace::Extended, &low, high, &mut |key, _| {
+        self.records.walk(
+            RecordSpace::Extended,
+            &low,
+            high,
+            WalkedValues::Short,
+            &mut |key, _| {
                 names.extend(key.get(low.len()..).map(<[u8]>::to_vec));
                 ControlFlow::Continue(())
-            })?;
+            },
+        )?;
         Ok(names)
     }
 }

@@ -277,6 +277,6 @@ impl<'o> FileWriter<'o> {
     /// Adds to the number of a directory's subdirectories.
     fn count_subdirectories(&self, directory: Inode, difference: i64) -> Result<()> {
         let (key, count) = (format::inode_key(directory), format::count(difference));
-        Ok(self.records.merge(RecordSpace::Counts, &key, &count)?)
+        self.records.merge(RecordSpace::Counts, &key, &count)
     }
 }

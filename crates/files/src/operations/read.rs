@@ -3,7 +3,7 @@
 use super::{FileReader, check_name, damaged, invalid, is_a_directory, not_found};
 use crate::error::{Error, ErrorKind, Result};
 use crate::records::format::{self, InodeRecord};
-use crate::records::{ReadDependence, RecordSpace};
+use crate::records::{ReadDependence, RecordSpace, WalkedValues};
 use crate::types::{Attributes, DirectoryEntry, FileKind, Inode, SeekTarget};
 use std::ops::{ControlFlow, Range};
 
@@ -227,12 +227,16 @@ impl FileReader<'_> {
         visit: &mut dyn FnMut(Result<u64>) -> ControlFlow<()>,
     ) -> Result<()> {
         let (low, high) = (format::block_key(inode, first), format::block_key(inode, end));
-        Ok(self
-            .records
-            .walk(RecordSpace::Blocks, &low, Some(&high), &mut |key, _| {
+        self.records.walk(
+            RecordSpace::Blocks,
+            &low,
+            Some(&high),
+            WalkedValues::Short,
+            &mut |key, _| {
                 let block = format::split_block_key(key).map(|(_, block)| block);
                 visit(block.map_err(|damage| damaged(RecordSpace::Blocks, key, damage)))
-            })?)
+            },
+        )
     }
 
     /// Returns how many blocks from `first` to before `end` are stored.
@@ -262,8 +266,12 @@ impl FileReader<'_> {
         let high = high.as_ref().map(|high| &high[..]);
         let (mut entries, mut damage) = (Vec::new(), None);
         if limit > 0 {
-            self.records
-                .walk(RecordSpace::Names, &low, high, &mut |key, value| {
+            self.records.walk(
+                RecordSpace::Names,
+                &low,
+                high,
+                WalkedValues::All,
+                &mut |key, value| {
                     let decoded =
                         format::split_key(key).and_then(|(_, name)| Ok((name, format::decode_entry(value)?)));
                     match decoded {
@@ -278,7 +286,8 @@ impl FileReader<'_> {
                         true => ControlFlow::Break(()),
                         false => ControlFlow::Continue(()),
                     }
-                })?;
+                },
+            )?;
         }
         if let Some(damage) = damage {
             return Err(damage);

@@ -3,7 +3,7 @@
 use super::{FileWriter, check_name, is_a_directory, not_a_directory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::records::format::{self, InodeRecord, OrphanKind};
-use crate::records::{ReadDependence, RecordSpace};
+use crate::records::{ReadDependence, RecordSpace, WalkedValues};
 use crate::types::{FileKind, Inode};
 use std::ops::ControlFlow;
 
@@ -42,10 +42,11 @@ impl FileWriter<'_> {
         let high = high.as_ref().map(|high| &high[..]);
         self.records.depend_on_range(RecordSpace::Names, &low, high)?;
         let mut is_empty = true;
-        self.records.walk(RecordSpace::Names, &low, high, &mut |_, _| {
-            is_empty = false;
-            ControlFlow::Break(())
-        })?;
+        self.records
+            .walk(RecordSpace::Names, &low, high, WalkedValues::All, &mut |_, _| {
+                is_empty = false;
+                ControlFlow::Break(())
+            })?;
         if is_empty {
             return Ok(());
         }
@@ -133,12 +134,12 @@ impl FileWriter<'_> {
         }
         let (low, high) = (format::block_key(inode, first), format::inode_end(inode));
         let high = high.as_ref().map(|high| &high[..]);
-        Ok(self.records.delete_range(RecordSpace::Blocks, &low, high)?)
+        self.records.delete_range(RecordSpace::Blocks, &low, high)
     }
 
     fn delete_all(&self, space: RecordSpace, inode: Inode) -> Result<()> {
         let (low, high) = (format::inode_key(inode), format::inode_end(inode));
         let high = high.as_ref().map(|high| &high[..]);
-        Ok(self.records.delete_range(space, &low, high)?)
+        self.records.delete_range(space, &low, high)
     }
 }

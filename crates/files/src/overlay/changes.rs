@@ -5,9 +5,10 @@ use super::apply::FinalTree;
 use super::format::NameMarker;
 use crate::error::Result;
 use crate::types::{FileKind, Inode};
+use serde::{Deserialize, Serialize};
 
 /// How a path was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PathChangeKind {
     /// The path exists only in the view.
     Added,
@@ -18,7 +19,7 @@ pub enum PathChangeKind {
 }
 
 /// A path that a transaction has changed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PathChange {
     /// The path from the root of the view.
     pub path: Vec<u8>,

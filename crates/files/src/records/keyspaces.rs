@@ -11,6 +11,15 @@ pub(crate) fn keyspace_name(name: &str, space: RecordSpace) -> String {
     format!("{KEYSPACE_PREFIX}{name}.{}", space.suffix())
 }
 
+/// The last part of the name of the keyspace of branches, which a file system without branches may
+/// not have.
+pub(crate) const BRANCHES: &str = "branches";
+
+/// Returns the name of the keyspace of the branches of the file system `name`.
+pub(crate) fn branches_keyspace_name(name: &str) -> String {
+    format!("{KEYSPACE_PREFIX}{name}.{BRANCHES}")
+}
+
 /// The open keyspaces of a file system.
 #[derive(Debug, Clone)]
 pub(crate) struct FileKeyspaces {
@@ -38,8 +47,9 @@ impl FileKeyspaces {
     /// Drops the keyspaces of a file system, and returns whether there was one.
     pub(crate) fn drop_all(db: &Db, name: &str) -> Result<bool> {
         let mut found = false;
-        for space in RecordSpace::ALL {
-            match db.drop_keyspace(&keyspace_name(name, space)) {
+        let names = RecordSpace::ALL.map(|space| keyspace_name(name, space));
+        for keyspace in [branches_keyspace_name(name)].iter().chain(&names) {
+            match db.drop_keyspace(keyspace) {
                 Ok(()) => found = true,
                 Err(error) if error.kind() == ErrorKind::NotFound => (),
                 Err(error) => return Err(error),

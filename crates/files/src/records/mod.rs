@@ -5,6 +5,7 @@
 //!
 //! *Must not depend on*: what operations on files do with the records.
 
+pub(crate) mod branch;
 pub(crate) mod format;
 mod in_snapshot;
 mod in_transaction;
@@ -15,10 +16,11 @@ mod tests;
 
 pub(crate) use in_snapshot::SnapshotRecords;
 pub(crate) use in_transaction::TransactionRecords;
-pub(crate) use keyspaces::{FileKeyspaces, KEYSPACE_PREFIX, keyspace_name};
+pub(crate) use keyspaces::{BRANCHES, FileKeyspaces, KEYSPACE_PREFIX, branches_keyspace_name, keyspace_name};
 
-use alluvium::{Result, Value};
-use std::ops::ControlFlow;
+use crate::error::Result;
+use alluvium::Value;
+use std::ops::{ControlFlow, Deref};
 
 /// A keyspace of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,23 +79,76 @@ pub(crate) enum ReadDependence {
     Update,
 }
 
+/// The value of a record.
+#[derive(Clone, Debug)]
+pub(crate) enum RecordValue {
+    /// A value of the store from this offset on.
+    Stored(Value, usize),
+    /// A value that no record of the store has.
+    Computed(Vec<u8>),
+}
+
+impl RecordValue {
+    /// Returns a value of the store without its first bytes.
+    pub(crate) fn after(value: Value, offset: usize) -> RecordValue {
+        RecordValue::Stored(value, offset)
+    }
+
+    /// Returns the value without its first bytes.
+    fn skip(self, bytes: usize) -> RecordValue {
+        match self {
+            RecordValue::Stored(value, offset) => RecordValue::Stored(value, offset + bytes),
+            RecordValue::Computed(value) => {
+                RecordValue::Computed(value.get(bytes..).unwrap_or_default().to_vec())
+            }
+        }
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        match self {
+            RecordValue::Stored(value, 0) => value.into_vec(),
+            RecordValue::Computed(value) => value,
+            RecordValue::Stored(..) => self.to_vec(),
+        }
+    }
+}
+
+impl Deref for RecordValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            RecordValue::Stored(value, offset) => value.get(*offset..).unwrap_or_default(),
+            RecordValue::Computed(value) => value,
+        }
+    }
+}
+
+/// Which values a walk reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WalkedValues {
+    All,
+    /// Long ones may be left out: they are empty.
+    Short,
+}
+
 /// Receives records in order, each with its key, until it breaks.
 pub(crate) type RecordVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
 /// Read access to the records of a file system.
 pub(crate) trait ReadRecords {
-    fn get(&self, space: RecordSpace, key: &[u8], depends: ReadDependence) -> Result<Option<Value>>;
+    fn get(&self, space: RecordSpace, key: &[u8], depends: ReadDependence) -> Result<Option<RecordValue>>;
 
     /// Returns several records, on which a transaction does not depend.
-    fn get_many(&self, space: RecordSpace, keys: &[Vec<u8>]) -> Result<Vec<Option<Value>>>;
+    fn get_many(&self, space: RecordSpace, keys: &[Vec<u8>]) -> Result<Vec<Option<RecordValue>>>;
 
-    /// Visits the records from `low` to before `high` in order, until `visit` breaks. The values of
-    /// blocks may be left out.
+    /// Visits the records from `low` to before `high` in order, until `visit` breaks.
     fn walk(
         &self,
         space: RecordSpace,
         low: &[u8],
         high: Option<&[u8]>,
+        values: WalkedValues,
         visit: &mut RecordVisitor<'_>,
     ) -> Result<()>;
 }

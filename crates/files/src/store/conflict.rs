@@ -28,20 +28,27 @@ pub(super) fn describe(store: &FileStore, error: Error, before: Option<&Snapshot
         path.ok().flatten()
     });
     match path {
-        Some(mut path) => {
-            if !name.is_empty() {
-                path.extend_from_slice(if path.ends_with(b"/") { b"" } else { b"/" });
-                path.extend_from_slice(&name);
-            }
-            error.with_paths(vec![path])
-        }
+        Some(path) => error.with_paths(vec![joined(path, &name)]),
         None => error,
     }
 }
 
-/// Returns the inode that a record is about, and the name if it is that of a name in it.
+/// Adds a name to the path of its directory.
+pub(super) fn joined(mut path: Vec<u8>, name: &[u8]) -> Vec<u8> {
+    if !name.is_empty() {
+        path.extend_from_slice(if path.ends_with(b"/") { b"" } else { b"/" });
+        path.extend_from_slice(name);
+    }
+    path
+}
+
+/// Returns the inode that a record of a keyspace is about, and the name if it is that of a name.
 fn concerned(store: &FileStore, keyspace: &str, key: &[u8]) -> Option<(Inode, Vec<u8>)> {
-    let space = store.spaces.named(keyspace)?;
+    concerned_by(store.spaces.named(keyspace)?, key)
+}
+
+/// Returns the inode that a record is about, and the name if it is that of a name in it.
+pub(super) fn concerned_by(space: RecordSpace, key: &[u8]) -> Option<(Inode, Vec<u8>)> {
     match space {
         RecordSpace::System => Some((format::lettered_inode(key).ok()?, Vec::new())),
         RecordSpace::Names => {

@@ -1,16 +1,19 @@
 //! The handle of an open file system.
 
+use super::branch::{BranchSummary, FilesBranch};
+use super::history::{self, FileVersion};
 use super::joined::{FileChanges, JoinedFiles};
 use super::options::FilesOptions;
 use super::shared::{ChangePlan, FileStore, SpaceEffect};
 use super::snapshot::FilesSnapshot;
 use super::transaction::FilesTransaction;
 use super::view::impl_file_system;
-use super::{open, snapshot};
+use super::{branch, open, snapshot};
 use crate::check::FilesReport;
 use crate::contract::ChangeListener;
 use crate::error::Result;
 use crate::operations::{FileReader, FileWriter};
+use crate::overlay::PathChange;
 use crate::records::{RecordSpace, format};
 use crate::types::{
     AllocateMode, AttributeChange, Attributes, DirectoryEntry, Inode, NewNode, RenameMode, SeekTarget,
@@ -206,6 +209,28 @@ impl Files {
         snapshot::list(&self.store)
     }
 
+    /// Returns whether a snapshot of this name was taken at this commit.
+    pub(crate) fn has_snapshot(&self, name: &str, sequence: u64) -> bool {
+        snapshot::has(&self.store, name, sequence)
+    }
+
+    /// Returns how often a snapshot was created or removed since the file system was opened.
+    pub(crate) fn snapshot_changes(&self) -> u64 {
+        self.store
+            .snapshot_changes
+            .load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Returns the versions of a file or directory that the snapshots and the newest state have,
+    /// the oldest first. Consecutive states without a difference are one version. A version of a
+    /// directory is its attributes and entries, not what lies in these.
+    ///
+    /// # Errors
+    /// `NotFound` if no state has the path; errors of the store.
+    pub fn history(&self, path: &[u8]) -> Result<Vec<FileVersion>> {
+        history::history(self, path)
+    }
+
     /// Opens a snapshot for reading.
     ///
     /// # Errors
@@ -228,13 +253,83 @@ impl Files {
         FilesSnapshot::new(&self.store, self.store.db.snapshot())
     }
 
-    /// Reads all records of the file system as of now, and returns what contradicts. Use it after
-    /// `Db::check`, which verifies the store below.
+    /// Begins a branch: changes of the files as they are now, which no other view sees and which
+    /// the store keeps until [`Files::commit_branch`] or [`Files::abort_branch`]. `parent` names
+    /// the branch that it is a branch of, if it is one. The commit of such a branch changes its
+    /// parent only.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that is not 1 to 64 letters, digits, `-` and `_`, and for a
+    /// branch of a branch of a branch; `Exists` if the store has a branch of this name; `NotFound`
+    /// if there is no such parent; errors of the store.
+    pub fn begin_branch(&self, name: &str, parent: Option<&str>) -> Result<()> {
+        branch::begin(&self.store, name, parent)
+    }
+
+    /// Returns the branches of the file system, in the order of their names.
+    ///
+    /// # Errors
+    /// `NewerVersion`; `Damaged`; errors of the store.
+    pub fn branches(&self) -> Result<Vec<BranchSummary>> {
+        branch::list_names(self.db(), self.name())
+    }
+
+    /// Returns the branches of all file systems of a store, in the order of their names.
+    ///
+    /// # Errors
+    /// As [`Files::branches`].
+    pub fn all_branches(db: &Db) -> Result<Vec<BranchSummary>> {
+        branch::list_all(db)
+    }
+
+    /// Opens the files of a branch.
+    ///
+    /// # Errors
+    /// `NotFound`, with the branches that there are; `Busy` while it is being committed; `Damaged`;
+    /// errors of the store.
+    pub fn open_branch(&self, name: &str) -> Result<FilesBranch> {
+        FilesBranch::new(&branch::open(&self.store, name)?)
+    }
+
+    /// Returns the paths that a branch has added, changed and removed, in order. A directory is
+    /// changed if its attributes are, and not because of its entries. Of a file with several names
+    /// that is changed, one name is given.
+    ///
+    /// # Errors
+    /// `NotFound`; `Damaged`; errors of the store.
+    pub fn branch_changes(&self, name: &str) -> Result<Vec<PathChange>> {
+        branch::changes(&self.store, name)
+    }
+
+    /// Commits a branch: its changes take effect in the files, or in the branch that it is a branch
+    /// of, and the branch ends, all at once and on the disk.
+    ///
+    /// # Errors
+    /// `Conflict`, with the paths, if others have changed what the branch has changed, since it
+    /// began: nothing is changed then, and the branch stays. `Busy` while there is a view of it, or
+    /// a branch of it. `NotFound`; `NoSpace`; errors of the store.
+    pub fn commit_branch(&self, name: &str) -> Result<()> {
+        branch::commit(&self.store, name)
+    }
+
+    /// Removes a branch with its changes. Merges free their space.
+    ///
+    /// # Errors
+    /// `Busy` while there is a view of it, or a branch of it; `NotFound`; errors of the store.
+    pub fn abort_branch(&self, name: &str) -> Result<()> {
+        branch::abort(&self.store, name)
+    }
+
+    /// Reads all records of the file system and of its branches as of now, and returns what
+    /// contradicts. Use it after `Db::check`, which verifies the store below.
     ///
     /// # Errors
     /// Errors of the store.
     pub fn check(&self) -> Result<FilesReport> {
-        self.freeze().check()
+        let snapshot = self.store.db.snapshot();
+        let mut report = FilesSnapshot::new(&self.store, snapshot.clone()).check()?;
+        branch::check_all(&self.store, &snapshot, &mut report)?;
+        Ok(report)
     }
 
     fn reading<T>(&self, body: impl FnOnce(&FileReader<'_>) -> Result<T>) -> Result<T> {

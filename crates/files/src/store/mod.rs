@@ -12,8 +12,10 @@
 //! - **S2** An inode number is used only after the commit that reserved it.
 //! - **S3** Listeners are told of a change after its commit is visible.
 
+mod branch;
 mod conflict;
 mod files;
+mod history;
 mod holds;
 mod joined;
 mod listeners;
@@ -26,7 +28,9 @@ mod ticks;
 mod transaction;
 mod view;
 
+pub use branch::{BranchSummary, FilesBranch};
 pub use files::Files;
+pub use history::FileVersion;
 pub use joined::{FileChanges, JoinedFiles};
 pub use options::FilesOptions;
 pub use snapshot::FilesSnapshot;

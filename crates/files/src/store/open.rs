@@ -1,5 +1,6 @@
 //! Opening, creating and removing file systems.
 
+use super::branch;
 use super::holds::HoldTable;
 use super::listeners::ListenerList;
 use super::numbers::{self, InodeNumbers};
@@ -9,10 +10,11 @@ use super::ticks::DirectoryTicks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::{FileLayout, FileStreams, damaged};
 use crate::records::format::{self, HeaderRecord, InodeRecord};
-use crate::records::{FileKeyspaces, KEYSPACE_PREFIX, RecordSpace, keyspace_name};
+use crate::records::{BRANCHES, FileKeyspaces, KEYSPACE_PREFIX, RecordSpace, keyspace_name};
 use crate::types::{FileKind, Inode};
 use alluvium::{Db, Durability, LockTable, WriteBatch};
 use parking_lot::Mutex;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
 /// The open file systems of this process. All handles of one share its holds, locks and listeners.
@@ -39,7 +41,7 @@ pub(super) fn open(db: &Db, name: &str, options: &FilesOptions) -> Result<Arc<Fi
     Ok(store)
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if (1..=MOST_NAME).contains(&name.len()) && name.bytes().all(is_allowed) {
         return Ok(());
@@ -76,6 +78,8 @@ fn open_store(db: &Db, name: &str, options: &FilesOptions) -> Result<FileStore> 
         ticks: DirectoryTicks::default(),
         streams: FileStreams::default(),
         leftover: Mutex::default(),
+        snapshot_changes: AtomicU64::new(0),
+        branch: None,
     })
 }
 
@@ -176,7 +180,7 @@ fn missing(name: &str) -> Error {
 
 pub(super) fn owner(keyspace: &str) -> Option<&str> {
     let (name, suffix) = keyspace.strip_prefix(KEYSPACE_PREFIX)?.rsplit_once('.')?;
-    let is_known = RecordSpace::ALL.iter().any(|space| space.suffix() == suffix);
+    let is_known = suffix == BRANCHES || RecordSpace::ALL.iter().any(|space| space.suffix() == suffix);
     (is_known && check_name(name).is_ok()).then_some(name)
 }
 
@@ -207,9 +211,10 @@ pub(super) fn remove(db: &Db, name: &str) -> Result<()> {
         batch.delete(&system, format::HEADER_KEY)?;
         db.write(&batch)?;
     }
-    let prefix = format!("{KEYSPACE_PREFIX}{name}/");
+    branch::forget(db, name);
+    let prefixes = [format!("{KEYSPACE_PREFIX}{name}/"), branch::snapshot_prefix(name)];
     for (snapshot, _) in db.snapshots() {
-        if snapshot.starts_with(&prefix) {
+        if prefixes.iter().any(|prefix| snapshot.starts_with(prefix)) {
             db.remove_snapshot(&snapshot)?;
         }
     }

@@ -157,6 +157,11 @@ impl FilesOptions {
         })
     }
 
+    /// Returns the options of the keyspace of branches.
+    pub(crate) fn branches_keyspace(&self) -> KeyspaceOptions {
+        KeyspaceOptions::new().merge_operator("append")
+    }
+
     /// Returns the options of a keyspace.
     pub(crate) fn keyspace(&self, space: RecordSpace) -> KeyspaceOptions {
         let options = KeyspaceOptions::new();

@@ -1,5 +1,6 @@
 //! What all views of an open file system share.
 
+use super::branch::BranchState;
 use super::conflict;
 use super::holds::HoldTable;
 use super::listeners::{ChangeSummary, ListenerList};
@@ -14,6 +15,7 @@ use alluvium::{Db, HeldLocks, LockMode, LockSet, LockTable, Snapshot, Transactio
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Number of stripes of the lock table.
@@ -52,6 +54,10 @@ pub(crate) struct FileStore {
     pub(super) streams: FileStreams,
     /// Orphans that no view holds and whose removal has failed.
     pub(super) leftover: Mutex<Vec<Inode>>,
+    /// How often a snapshot was created or removed.
+    pub(super) snapshot_changes: AtomicU64,
+    /// What makes these the files of a branch.
+    pub(super) branch: Option<BranchState>,
 }
 
 impl fmt::Debug for FileStore {
@@ -106,7 +112,7 @@ impl OperationContext for SingleContext<'_> {
 
     fn must_keep(&self, inode: Inode) -> bool {
         self.removed.borrow_mut().push(inode);
-        self.store.holds.is_held(inode)
+        self.store.holds.is_held(inode) || self.store.is_of_base(inode)
     }
 
     fn notes_change(&self, directory: Inode) -> bool {
@@ -123,7 +129,18 @@ enum ChangeAttempt<T> {
 
 impl FileStore {
     pub(super) fn next_inode(&self) -> Result<Inode> {
-        self.numbers.next(&self.db, &self.spaces)
+        match &self.branch {
+            None => self.numbers.next(&self.db, &self.spaces),
+            Some(branch) => branch.origin.next_inode(),
+        }
+    }
+
+    /// Returns whether these are the files of a branch that began with this inode. Such an inode
+    /// stays as an orphan until the branch is committed, because others may hold it.
+    pub(super) fn is_of_base(&self, inode: Inode) -> bool {
+        self.branch
+            .as_ref()
+            .is_some_and(|branch| branch.began_with(inode))
     }
 
     /// Runs operations that read the newest commit.
@@ -137,12 +154,20 @@ impl FileStore {
         snapshot: &Snapshot,
         body: impl FnOnce(&FileReader<'_>) -> Result<T>,
     ) -> Result<T> {
-        let records = SnapshotRecords::new(snapshot, &self.spaces);
-        body(&FileReader {
-            records: &records,
-            block_bytes: self.layout.block_bytes,
-            streams: Some(&self.streams),
-        })
+        let block_bytes = self.layout.block_bytes;
+        let streams = Some(&self.streams);
+        match &self.branch {
+            None => body(&FileReader {
+                records: &SnapshotRecords::new(snapshot, &self.spaces),
+                block_bytes,
+                streams,
+            }),
+            Some(branch) => body(&FileReader {
+                records: &branch.records(snapshot)?,
+                block_bytes,
+                streams,
+            }),
+        }
     }
 
     /// Locks what single operations change, so that they do not conflict with each other. The
@@ -212,7 +237,10 @@ impl FileStore {
             removed: RefCell::default(),
         };
         let mut transaction = self.db.begin_with(options);
-        let (value, changes) = run(&mut transaction, &self.spaces, &context, body)?;
+        let (value, changes) = match &self.branch {
+            None => run(&mut transaction, &self.spaces, &context, body)?,
+            Some(branch) => branch.run(&transaction, &context, body)?,
+        };
         let removed = context.removed.into_inner();
         let unlocked = removed.into_iter().filter(|inode| !locked.contains(inode));
         let unlocked: Vec<Inode> = unlocked.collect();
@@ -263,7 +291,7 @@ impl FileStore {
             };
             let reclaimed = self.change(view, plan, |writer| {
                 for &inode in chunk {
-                    if !self.holds.note_orphan(inode) {
+                    if !self.holds.note_orphan(inode) && !self.is_of_base(inode) {
                         writer.reclaim(inode)?;
                     }
                 }
@@ -309,7 +337,7 @@ impl FileStore {
 const RECLAIMED_AT_ONCE: usize = 64;
 
 /// Returns whether a single operation runs again after an error.
-fn is_retried(error: &Error) -> bool {
+pub(super) fn is_retried(error: &Error) -> bool {
     let kind = error.store_error().map(alluvium::Error::kind);
     matches!(
         kind,

@@ -1,19 +1,22 @@
 //! Snapshots of a file system.
 
+use super::listeners::ChangeSummary;
 use super::shared::{ChangePlan, FileStore, SpaceEffect, read_only};
 use super::view::impl_file_system;
 use crate::check::{self, FilesReport};
 use crate::contract::ChangeListener;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::{FileReader, FileWriter};
-use crate::records::KEYSPACE_PREFIX;
+use crate::records::{KEYSPACE_PREFIX, SnapshotRecords};
 use crate::types::{
     AllocateMode, AttributeChange, Attributes, DirectoryEntry, Inode, NewNode, RenameMode, SeekTarget,
     SetMode, SpaceStatistics, WritePosition,
 };
+use crate::with_snapshots::SNAPSHOTS_DIRECTORY;
 use alluvium::Snapshot;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A file system as of one commit, for reading.
 ///
@@ -69,7 +72,25 @@ pub(super) fn create(store: &Arc<FileStore>, name: &str) -> Result<FilesSnapshot
     }
     let created = store.db.create_snapshot(&name_in_store(store, name));
     let snapshot = created.map_err(|error| error_about(name, error))?;
+    tell(store, name);
     Ok(FilesSnapshot::new(store, snapshot))
+}
+
+/// Tells all views that a snapshot has come or gone.
+fn tell(store: &FileStore, name: &str) {
+    let mut summary = ChangeSummary::default();
+    summary
+        .names
+        .insert((SNAPSHOTS_DIRECTORY, name.as_bytes().to_vec()));
+    summary.inodes.insert(SNAPSHOTS_DIRECTORY);
+    store.snapshot_changes.fetch_add(1, Ordering::AcqRel);
+    store.listeners.announce(store.listeners.next_view(), &summary);
+}
+
+/// Returns whether there is a snapshot of this name and commit.
+pub(super) fn has(store: &FileStore, name: &str, sequence: u64) -> bool {
+    let name = name_in_store(store, name);
+    store.db.snapshots().contains(&(name, sequence))
 }
 
 pub(super) fn list(store: &FileStore) -> Vec<String> {
@@ -82,6 +103,16 @@ pub(super) fn list(store: &FileStore) -> Vec<String> {
     names
 }
 
+/// Returns the names of the snapshots in the order in which they were taken.
+pub(super) fn list_by_age(store: &FileStore) -> Vec<String> {
+    let prefix = name_in_store(store, "");
+    let mut all = store.db.snapshots();
+    all.sort_by_key(|(_, sequence)| *sequence);
+    all.into_iter()
+        .filter_map(|(name, _)| Some(name.strip_prefix(&prefix)?.to_owned()))
+        .collect()
+}
+
 pub(super) fn open(store: &Arc<FileStore>, name: &str) -> Result<FilesSnapshot> {
     let opened = store.db.open_snapshot(&name_in_store(store, name));
     let snapshot = opened.map_err(|error| error_about(name, error))?;
@@ -90,7 +121,9 @@ pub(super) fn open(store: &Arc<FileStore>, name: &str) -> Result<FilesSnapshot> 
 
 pub(super) fn remove(store: &FileStore, name: &str) -> Result<()> {
     let removed = store.db.remove_snapshot(&name_in_store(store, name));
-    removed.map_err(|error| error_about(name, error))
+    removed.map_err(|error| error_about(name, error))?;
+    tell(store, name);
+    Ok(())
 }
 
 impl FilesSnapshot {
@@ -112,7 +145,8 @@ impl FilesSnapshot {
     /// # Errors
     /// Errors of the store.
     pub fn check(&self) -> Result<FilesReport> {
-        check::check(&self.snapshot, &self.store.spaces, self.store.layout)
+        let records = SnapshotRecords::new(&self.snapshot, &self.store.spaces);
+        check::check(&records, self.store.layout, None)
     }
 
     fn reading<T>(&self, body: impl FnOnce(&FileReader<'_>) -> Result<T>) -> Result<T> {

@@ -22,12 +22,12 @@ const POINTS: u64 = 2500;
 const STEPS: u32 = 250;
 
 /// A file or directory as a crash test compares it.
-type DescribedFile = (Inode, FileKind, u32, Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>);
+pub(super) type DescribedFile = (Inode, FileKind, u32, Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>);
 
 /// All files and directories, by their paths.
-type TreeDescription = BTreeMap<Vec<u8>, DescribedFile>;
+pub(super) type TreeDescription = BTreeMap<Vec<u8>, DescribedFile>;
 
-fn describe(files: &dyn FileSystem) -> TreeDescription {
+pub(super) fn describe(files: &dyn FileSystem) -> TreeDescription {
     let mut found = TreeDescription::new();
     let mut open = vec![(Vec::new(), Inode::ROOT)];
     while let Some((path, inode)) = open.pop() {
@@ -81,9 +81,25 @@ fn describe_reference(files: &ReferenceFiles) -> TreeDescription {
 
 /// Images of the device, taken while an operation runs.
 #[derive(Default)]
-struct TakenImages {
-    images: Vec<(CrashSurvival, SimDirectory)>,
-    random: Option<Rng>,
+pub(super) struct TakenImages {
+    pub(super) images: Vec<(CrashSurvival, SimDirectory)>,
+    pub(super) random: Option<Rng>,
+}
+
+/// Takes images of a device while `random` is set.
+pub(super) fn take_images(directory: &SimDirectory) -> Arc<Mutex<TakenImages>> {
+    let taken = Arc::new(Mutex::new(TakenImages::default()));
+    let taker = Arc::clone(&taken);
+    directory.on_operation(move |point| {
+        let mut taken = taker.lock();
+        let TakenImages { images, random } = &mut *taken;
+        let Some(random) = random else { return };
+        if images.len() < 8 && random.u8(..6) == 0 {
+            let survival = CrashSurvival::ALL[random.usize(..CrashSurvival::ALL.len())];
+            images.push((survival, point.image(survival, random.u64(..))));
+        }
+    });
+    taken
 }
 
 struct CrashRun {
@@ -105,7 +121,7 @@ fn options(seed: u64) -> Options {
     Options::new().simulated(scale, || 1_000)
 }
 
-fn open(directory: &SimDirectory, seed: u64) -> (Db, Files) {
+pub(super) fn open(directory: &SimDirectory, seed: u64) -> (Db, Files) {
     let db = options(seed).open_in(Arc::new(directory.clone())).unwrap();
     let files = Files::open_with(&db, "crashed", &stepping_options(512, 200)).unwrap();
     (db, files)
@@ -116,17 +132,7 @@ impl CrashRun {
         let directory = SimDirectory::new(seed);
         let (db, files) = open(&directory, seed);
         let reference = ReferenceFiles::new();
-        let taken = Arc::new(Mutex::new(TakenImages::default()));
-        let taker = Arc::clone(&taken);
-        directory.on_operation(move |point| {
-            let mut taken = taker.lock();
-            let TakenImages { images, random } = &mut *taken;
-            let Some(random) = random else { return };
-            if images.len() < 8 && random.u8(..6) == 0 {
-                let survival = CrashSurvival::ALL[random.usize(..CrashSurvival::ALL.len())];
-                images.push((survival, point.image(survival, random.u64(..))));
-            }
-        });
+        let taken = take_images(&directory);
         CrashRun {
             seed,
             random: Rng::with_seed(seed),

@@ -1,5 +1,6 @@
 //! Tests of file systems in stores.
 
+mod branches;
 mod contents;
 mod crashes;
 mod damage;

@@ -254,7 +254,7 @@ impl ModelRun {
     }
 }
 
-fn changes(operation: &FileOperation) -> bool {
+pub(super) fn changes(operation: &FileOperation) -> bool {
     !matches!(
         operation,
         FileOperation::Lookup(..)
