@@ -76,15 +76,12 @@ fn remove_snapshot(origin: &FileStore, number: BranchNumber) {
 fn commit_once(branch: &BranchState) -> Result<CommittedChanges> {
     let (origin, spaces) = (&branch.origin, &branch.spaces);
     let mut transaction = origin.db.begin();
-    end_in(
-        &transaction,
-        branch.number,
-        &branch.name,
-        origin,
-        &spaces.branches,
-    )?;
-    // Later changes of the branch conflict, because they depend on its header.
+    // What is committed between the beginning of the transaction and this snapshot conflicts.
     let own = origin.db.snapshot();
+    EndingBranch::of(branch).end_in(&transaction, &own)?;
+    if let Some(parent) = &branch.base.parent {
+        require_parent(&transaction, branch, parent.0, &own)?;
+    }
     let (committed, conflicts) = match &branch.base.parent {
         None => {
             let target = TransactionRecords::new(&mut transaction, &spaces.files);
@@ -111,31 +108,71 @@ fn conflicting(name: &str, paths: BTreeSet<Vec<u8>>) -> Error {
     Error::new(ErrorKind::Conflict, message).naming(paths)
 }
 
-/// Deletes everything that the store has of a branch, which must exist and have no branches.
-fn end_in(
+/// Makes the commit of a branch depend on the existence of its parent.
+fn require_parent(
     transaction: &Transaction,
+    branch: &BranchState,
     number: BranchNumber,
-    name: &str,
-    origin: &FileStore,
-    branches: &Keyspace,
+    own: &Snapshot,
 ) -> Result<()> {
-    let headers = registry::headers_in(transaction, branches)?;
-    let header = registry::required(&headers, &origin.name, name)?;
-    if header.number != number {
-        return Err(registry::missing(&BranchHeaders::new(), &origin.name, name));
+    let (origin, branches) = (&branch.origin, &branch.spaces.branches);
+    let headers = registry::headers_at(own, branches)?;
+    let parent = headers.iter().find(|(_, header)| header.number == number);
+    let (parent, _) = parent.ok_or_else(|| {
+        let message = format!(
+            "the branch {} is missing, which {:?} is a branch of",
+            number.0, branch.name
+        );
+        Error::new(ErrorKind::Damaged, message)
+    })?;
+    match transaction.get_shared(branches, format::header_key(parent))? {
+        Some(_) => Ok(()),
+        None => Err(registry::missing(&headers, &origin.name, parent)),
     }
-    let mut others = headers.iter();
-    if let Some((child, _)) = others.find(|(_, other)| other.parent == Some(number)) {
-        let message = format!("{child:?} is a branch of the branch {name:?}: commit or abort it first");
-        return Err(Error::new(ErrorKind::Busy, message));
+}
+
+/// A branch that is committed or aborted.
+#[derive(Clone, Copy)]
+struct EndingBranch<'e> {
+    origin: &'e FileStore,
+    branches: &'e Keyspace,
+    number: BranchNumber,
+    name: &'e str,
+}
+
+impl<'e> EndingBranch<'e> {
+    fn of(branch: &'e BranchState) -> EndingBranch<'e> {
+        EndingBranch {
+            origin: &branch.origin,
+            branches: &branch.spaces.branches,
+            number: branch.number,
+            name: &branch.name,
+        }
     }
-    transaction.delete(branches, format::header_key(name))?;
-    for (low, high) in [format::all_records(number), format::all_ranges(number)] {
-        // A change that was committed after this transaction began must not be lost.
-        transaction.depend_on_range(branches, &low[..]..&high[..])?;
-        transaction.delete_range(branches, low, Some(&high))?;
+
+    /// Deletes everything that the store has of the branch, which must exist and have no branches.
+    /// `newest` is not older than the transaction.
+    fn end_in(self, transaction: &Transaction, newest: &Snapshot) -> Result<()> {
+        let EndingBranch { branches, name, .. } = self;
+        let headers = registry::headers_at(newest, branches)?;
+        let found = registry::header_in(transaction, branches, name)?;
+        if found.is_none_or(|found| found.number != self.number) {
+            return Err(registry::missing(&headers, &self.origin.name, name));
+        }
+        // A branch of it that begins later writes its header, and conflicts.
+        let mut others = headers.iter();
+        if let Some((child, _)) = others.find(|(_, other)| other.parent == Some(self.number)) {
+            let message = format!("{child:?} is a branch of the branch {name:?}: commit or abort it first");
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        transaction.delete(branches, format::header_key(name))?;
+        for (low, high) in [format::all_records(self.number), format::all_ranges(self.number)] {
+            // A change that was committed after this transaction began must not be lost.
+            transaction.depend_on_range(branches, &low[..]..&high[..])?;
+            transaction.delete_range(branches, low, Some(&high))?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Removes a branch with its changes.
@@ -148,10 +185,16 @@ pub(crate) fn abort(origin: &Arc<FileStore>, name: &str) -> Result<()> {
     let branch = store.as_ref().and_then(|store| store.branch.as_ref());
     let ending = branch.map(BranchState::begin_end).transpose()?;
     let options = TransactionOptions::new().frees_space();
+    let ending_branch = EndingBranch {
+        origin,
+        branches: &branches,
+        number,
+        name,
+    };
     let mut tries = 0;
     loop {
         let transaction = origin.db.begin_with(&options);
-        let ended = end_in(&transaction, number, name, origin, &branches);
+        let ended = ending_branch.end_in(&transaction, &origin.db.snapshot());
         let ended = ended.and_then(|()| Ok(transaction.commit_with(Durability::Disk)?));
         match ended {
             Err(error) if is_retried(&error) && tries < MOST_TRIES => tries += 1,

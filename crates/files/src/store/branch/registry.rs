@@ -83,10 +83,17 @@ pub(super) fn headers_at(snapshot: &Snapshot, keyspace: &Keyspace) -> Result<Bra
     headers(snapshot.range(keyspace, format::HEADERS..format::HEADERS_END))
 }
 
-/// Returns the branches of a file system, on all of which the transaction depends then.
-pub(super) fn headers_in(transaction: &Transaction, keyspace: &Keyspace) -> Result<BranchHeaders> {
-    transaction.depend_on_range(keyspace, format::HEADERS..format::HEADERS_END)?;
-    headers(transaction.range(keyspace, format::HEADERS..format::HEADERS_END))
+/// Returns a branch, on which the transaction depends then, and which it may change.
+pub(super) fn header_in(
+    transaction: &Transaction,
+    keyspace: &Keyspace,
+    name: &str,
+) -> Result<Option<BranchHeader>> {
+    let key = format::header_key(name);
+    match transaction.get_for_update(keyspace, &key)? {
+        Some(value) => Ok(Some(decode(&key, &value)?.1)),
+        None => Ok(None),
+    }
 }
 
 fn headers_now(db: &Db, files: &str) -> Result<BranchHeaders> {
@@ -184,19 +191,13 @@ pub(crate) fn begin(origin: &Arc<FileStore>, name: &str, parent: Option<&str>) -
 
 fn begin_once(origin: &FileStore, keyspace: &Keyspace, name: &str, parent: Option<&str>) -> Result<()> {
     let transaction = origin.db.begin();
-    let headers = headers_in(&transaction, keyspace)?;
+    if header_in(&transaction, keyspace, name)?.is_some() {
+        let message = format!("there is a branch {name:?} already: commit or abort it, or use another name");
+        return Err(Error::new(ErrorKind::Exists, message));
+    }
     let parent = match parent {
         None => None,
-        Some(parent) => {
-            let found = required(&headers, &origin.name, parent)?;
-            if found.parent.is_some() {
-                let message = format!(
-                    "{parent:?} is a branch of a branch and cannot have branches: begin the branch of the files or of another branch"
-                );
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
-            Some(found.number)
-        }
+        Some(parent) => Some(begin_in_parent(&transaction, origin, keyspace, parent)?),
     };
     let next = transaction.get_for_update(keyspace, format::NEXT_KEY)?;
     let number = match next {
@@ -221,6 +222,28 @@ fn begin_once(origin: &FileStore, keyspace: &Keyspace, name: &str, parent: Optio
         let _ = origin.db.remove_snapshot(&snapshot);
         error.into()
     })
+}
+
+/// Returns the number of a branch that gets a branch. Its header is written again, so that this
+/// conflicts with its end.
+fn begin_in_parent(
+    transaction: &Transaction,
+    origin: &FileStore,
+    keyspace: &Keyspace,
+    parent: &str,
+) -> Result<BranchNumber> {
+    let Some(found) = header_in(transaction, keyspace, parent)? else {
+        let headers = headers_at(&origin.db.snapshot(), keyspace)?;
+        return Err(missing(&headers, &origin.name, parent));
+    };
+    if found.parent.is_some() {
+        let message = format!(
+            "{parent:?} is a branch of a branch and cannot have branches: begin the branch of the files or of another branch"
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    transaction.put(keyspace, format::header_key(parent), found.encode())?;
+    Ok(found.number)
 }
 
 /// Removes the snapshots of branches that have ended, or never began.

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Crash images that the gate judges.
-const POINTS: u64 = 1000;
+const POINTS: u64 = 600;
 
 /// Steps of a run.
 const STEPS: u32 = 200;

@@ -495,3 +495,36 @@ fn large_files_are_cut_and_grow_in_a_branch_as_without() {
     assert_eq!(files.read_file(b"/large").unwrap(), expected);
     place.verify();
 }
+
+#[test]
+fn branches_of_several_threads_and_single_operations_all_take_effect() {
+    let place = TestPlace::new();
+    let shared = directory(&place.files, ROOT, b"shared");
+    place.files.begin_branch("outer", None).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let files = place.files.another_view();
+            scope.spawn(move || {
+                for round in 0..6 {
+                    let name = format!("branch-{thread}-{round}");
+                    // One thread works in branches of a branch.
+                    let parent = (thread == 2).then_some("outer");
+                    files.begin_branch(&name, parent).unwrap();
+                    within(&files, &name, |branch| {
+                        file(branch, shared, name.as_bytes());
+                        directory(branch, shared, format!("d{name}").as_bytes());
+                    });
+                    file(&files, shared, format!("single-{thread}-{round}").as_bytes());
+                    files.commit_branch(&name).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(names(&place.files, shared).len(), 2 * 6 * 2 + 3 * 6);
+    assert_eq!(attributes(&place.files, shared).links, 2 + 12);
+    place.verify();
+    place.files.commit_branch("outer").unwrap();
+    assert_eq!(names(&place.files, shared).len(), 3 * 6 * 2 + 3 * 6);
+    assert_eq!(attributes(&place.files, shared).links, 2 + 18);
+    place.verify();
+}
