@@ -94,7 +94,31 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     measure_attributes(&files, count, &inodes)?;
     measure_contents(&files, count, &inodes)?;
+    measure_branches(&files, &inodes)?;
     measure_names(&files, count, &inodes)
+}
+
+/// Measures the beginning of branches, and commits of one change, which do not depend on the number
+/// of files.
+fn measure_branches(files: &Files, inodes: &[Inode]) -> Result<(), Box<dyn Error>> {
+    let branch = |number: u64| format!("branch-{number}");
+    let few = (inodes.len() as u64).min(100);
+    each("begin a branch", few, |number| {
+        files.begin_branch(&branch(number), None)
+    })?;
+    let inode = |number: u64| inodes[number as usize];
+    each("open a branch and write", few, |number| {
+        let opened = files.open_branch(&branch(number))?;
+        opened
+            .write(inode(number), WritePosition::At(0), &[9; 100])
+            .map(drop)
+    })?;
+    each("changes of a branch", few, |number| {
+        files.branch_changes(&branch(number)).map(drop)
+    })?;
+    each("commit a branch", few, |number| {
+        files.commit_branch(&branch(number))
+    })
 }
 
 fn measure_attributes(files: &Files, count: u64, inodes: &[Inode]) -> Result<(), Box<dyn Error>> {

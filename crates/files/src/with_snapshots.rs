@@ -8,12 +8,13 @@
 //! tree do not walk all snapshots as well. If the root has an entry of this name, that entry is
 //! found instead.
 //!
-//! Inode numbers of the file system are as they are, below 2⁴⁸. Others are:
+//! Inode numbers of the file system are as they are, below 2⁴⁸. Others are as follows. Numbers from
+//! 2⁶² on are left to overlays over a mount of such a view.
 //!
 //! ```text
 //! BITS    MEANING
-//! 63      set
-//! 48–62   number of the snapshot in this view, from 1 on; 0 for the directory of all snapshots
+//! 61      set
+//! 48–60   number of the snapshot in this view, from 1 on; 0 for the directory of all snapshots
 //!  0–47   number of the inode in the snapshot
 //! ```
 //!
@@ -38,8 +39,8 @@ pub const SNAPSHOTS_NAME: &[u8] = b".snapshots";
 
 const NUMBER_BITS: u32 = 48;
 const MOST_NUMBER: u64 = (1 << NUMBER_BITS) - 1;
-const MARK: u64 = 1 << 63;
-const MOST_SNAPSHOTS: u64 = (1 << 15) - 1;
+const MARK: u64 = 1 << 61;
+const MOST_SNAPSHOTS: u64 = (1 << 13) - 1;
 /// Bytes that are copied together.
 const BYTES_AT_ONCE: u64 = 1 << 20;
 

@@ -6,6 +6,9 @@
 //! writes its records over those of the file system, or of the branch of which it is a branch. All
 //! of that, and the end of the branch, is one transaction.
 //!
+//! Records are compared by their values. A change of contents is noticed because each one sets the
+//! time of the inode's last change.
+//!
 //! *Scope*: when branches begin and end, and the views of them.
 //!
 //! *Must not depend on*: which records an operation writes.
