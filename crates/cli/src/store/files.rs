@@ -3,11 +3,14 @@
 use crate::context::CommandContext;
 use crate::store::StoreHandle;
 use alluvium::Durability;
-use alluvium_files::{FileSystem, Files, FilesReport, FilesTransaction};
+use alluvium_files::{
+    BranchSummary, FileSystem, FileVersion, Files, FilesReport, FilesTransaction, PathChange,
+};
 use alluvium_mount::service::{FilesClient, FilesView, RemoteFiles, SERVICE};
 use alluvium_mount::{DeviceServer, MountError, ViewOptions, ViewOutcome, run_in_served_view, run_in_view};
 use alluvium_server::control::ManagementClient;
 use anyhow::{Context as _, Result, anyhow};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -16,13 +19,33 @@ use std::sync::Arc;
 pub(crate) struct OpenFiles {
     pub(crate) files: Arc<dyn FileSystem>,
     backend: FilesBackend,
+    has_transaction: bool,
 }
 
 enum FilesBackend {
     Own(Files),
     Transaction(Arc<FilesTransaction>),
     Snapshot,
+    /// The file system whose branch the view shows.
+    Branch(Files),
     Remote(Arc<RemoteFiles>),
+}
+
+/// Returns the stream of a service of the process that has the store open.
+fn service(context: &CommandContext) -> Result<UnixStream> {
+    let client = ManagementClient::connect(&context.path)
+        .context("connecting to the process that has the store open")?;
+    client
+        .into_service(SERVICE)
+        .map_err(|error| anyhow!("{error}: end that process, or start it with a version that offers files"))
+}
+
+/// Returns the branches of all file systems of the store.
+pub(crate) fn all_branches(context: &CommandContext, store: &StoreHandle) -> Result<Vec<BranchSummary>> {
+    Ok(match store.db() {
+        Some(db) => Files::all_branches(db)?,
+        None => FilesClient::all_branches(service(context)?)?,
+    })
 }
 
 impl OpenFiles {
@@ -34,37 +57,43 @@ impl OpenFiles {
         name: &str,
         view: FilesView,
     ) -> Result<OpenFiles> {
+        let has_transaction = view == FilesView::Transaction;
         let Some(db) = store.db() else {
-            let client = ManagementClient::connect(&context.path)
-                .context("connecting to the process that has the store open")?;
-            let stream = client.into_service(SERVICE).map_err(|error| {
-                anyhow!("{error}: end that process, or start it with a version that offers files")
-            })?;
-            let remote = Arc::new(RemoteFiles::new(FilesClient::open(stream, name, view)?));
+            let client = FilesClient::open(service(context)?, name, view)?;
+            let remote = Arc::new(RemoteFiles::new(client));
             return Ok(OpenFiles {
                 files: Arc::clone(&remote) as Arc<dyn FileSystem>,
                 backend: FilesBackend::Remote(remote),
+                has_transaction,
             });
         };
         let files = match view {
             FilesView::Transaction => Files::open(db, name)?,
-            FilesView::Newest | FilesView::Snapshot(_) => Files::open_existing(db, name)?,
+            _ => Files::open_existing(db, name)?,
         };
         Ok(match view {
             FilesView::Newest => OpenFiles {
                 files: Arc::new(files.clone()),
                 backend: FilesBackend::Own(files),
+                has_transaction,
             },
             FilesView::Transaction => {
                 let transaction = Arc::new(files.begin());
                 OpenFiles {
                     files: Arc::clone(&transaction) as Arc<dyn FileSystem>,
                     backend: FilesBackend::Transaction(transaction),
+                    has_transaction,
                 }
             }
             FilesView::Snapshot(name) => OpenFiles {
                 files: Arc::new(files.open_snapshot(&name)?),
                 backend: FilesBackend::Snapshot,
+                has_transaction,
+            },
+            FilesView::Branch(name) => OpenFiles {
+                files: Arc::new(files.open_branch(&name)?),
+                backend: FilesBackend::Branch(files),
+                has_transaction,
             },
         })
     }
@@ -89,9 +118,12 @@ impl OpenFiles {
     pub(crate) fn commit(&self) -> Result<()> {
         match &self.backend {
             FilesBackend::Transaction(transaction) => transaction.commit_with(Durability::Disk)?,
-            FilesBackend::Own(files) => files.sync()?,
+            FilesBackend::Own(files) | FilesBackend::Branch(files) => files.sync()?,
             FilesBackend::Snapshot => {}
-            FilesBackend::Remote(remote) => remote.client().commit(Durability::Disk)?,
+            FilesBackend::Remote(remote) if self.has_transaction => {
+                remote.client().commit(Durability::Disk)?;
+            }
+            FilesBackend::Remote(remote) => remote.sync()?,
         }
         Ok(())
     }
@@ -100,7 +132,7 @@ impl OpenFiles {
     pub(crate) fn rollback(&self) -> Result<()> {
         match &self.backend {
             FilesBackend::Transaction(transaction) => transaction.rollback(),
-            FilesBackend::Own(_) | FilesBackend::Snapshot => {}
+            FilesBackend::Own(_) | FilesBackend::Snapshot | FilesBackend::Branch(_) => {}
             FilesBackend::Remote(remote) => remote.client().rollback()?,
         }
         Ok(())
@@ -129,6 +161,44 @@ impl OpenFiles {
         Ok(())
     }
 
+    pub(crate) fn begin_branch(&self, name: &str, parent: Option<&str>) -> Result<()> {
+        match self.managed()? {
+            ManagedFiles::Own(files) => files.begin_branch(name, parent)?,
+            ManagedFiles::Remote(client) => client.begin_branch(name, parent)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn branch_changes(&self, name: &str) -> Result<Vec<PathChange>> {
+        Ok(match self.managed()? {
+            ManagedFiles::Own(files) => files.branch_changes(name)?,
+            ManagedFiles::Remote(client) => client.branch_changes(name)?,
+        })
+    }
+
+    pub(crate) fn commit_branch(&self, name: &str) -> Result<()> {
+        match self.managed()? {
+            ManagedFiles::Own(files) => files.commit_branch(name)?,
+            ManagedFiles::Remote(client) => client.commit_branch(name)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn abort_branch(&self, name: &str) -> Result<()> {
+        match self.managed()? {
+            ManagedFiles::Own(files) => files.abort_branch(name)?,
+            ManagedFiles::Remote(client) => client.abort_branch(name)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn history(&self, path: &[u8]) -> Result<Vec<FileVersion>> {
+        Ok(match self.managed()? {
+            ManagedFiles::Own(files) => files.history(path)?,
+            ManagedFiles::Remote(client) => client.history(path)?,
+        })
+    }
+
     pub(crate) fn check(&self) -> Result<FilesReport> {
         Ok(match self.managed()? {
             ManagedFiles::Own(files) => files.check()?,
@@ -148,7 +218,7 @@ impl OpenFiles {
         match &self.backend {
             FilesBackend::Own(files) => Ok(ManagedFiles::Own(files)),
             FilesBackend::Remote(remote) => Ok(ManagedFiles::Remote(remote.client())),
-            FilesBackend::Transaction(_) | FilesBackend::Snapshot => {
+            FilesBackend::Transaction(_) | FilesBackend::Snapshot | FilesBackend::Branch(_) => {
                 Err(anyhow!("only the newest state of a file system can be managed"))
             }
         }

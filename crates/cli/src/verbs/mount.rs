@@ -7,7 +7,7 @@ use crate::store::files_service::files_services;
 use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen;
 use alluvium::Db;
-use alluvium_files::{FileSystem, Files};
+use alluvium_files::{FileSystem, Files, FilesWithSnapshots};
 use alluvium_mount::{Mount, MountAccess, MountOptions, MountState, MountWritability};
 use alluvium_server::control::ManagementServer;
 use anyhow::{Context as _, Result};
@@ -24,7 +24,10 @@ Example:
 
 The command runs until the directory is unmounted, or until Ctrl-C or SIGTERM. Files survive a crash of the machine once fsync has \
 returned, and a kill of the command once the write has returned. Other commands work on the store meanwhile: `alluvium files`, \
-`alluvium tx`, `alluvium check`. `alluvium serve --mount` serves clients beside the mount.";
+`alluvium tx`, `alluvium check`. `alluvium serve --mount` serves clients beside the mount.
+
+Snapshots of the files are in the directory DIR/.snapshots, which `ls` does not list, and cannot be changed. If the files have a \
+`.snapshots` of their own in the root, that one is shown instead.";
 
 /// How often the command looks whether it was asked to stop.
 const LOOK: Duration = Duration::from_millis(100);
@@ -55,6 +58,10 @@ pub struct MountArguments {
     /// Show the files to this user only. Without it, the permissions of the files decide.
     #[arg(long)]
     pub private: bool,
+    /// Do not show snapshots in the directory `.snapshots` of the root, which is not listed and can
+    /// be entered.
+    #[arg(long)]
+    pub hide_snapshots: bool,
 }
 
 impl MountArguments {
@@ -74,7 +81,8 @@ impl MountArguments {
         let files = Files::open(db, &self.files)?;
         let shown: Arc<dyn FileSystem> = match snapshot {
             Some(name) => Arc::new(files.open_snapshot(name)?),
-            None => Arc::new(files),
+            None if self.hide_snapshots => Arc::new(files),
+            None => Arc::new(FilesWithSnapshots::new(&files)),
         };
         Ok(Mount::new(shown, directory, &self.options(snapshot.is_some()))?)
     }

@@ -20,6 +20,7 @@ macro_rules! need_mounts {
         }
     };
 }
+pub(crate) use need_mounts;
 
 /// An entry of a tree: mode, links, contents or target, and time of modification.
 pub(crate) type TreeEntry = (u32, u64, Vec<u8>, (i64, i64));
@@ -56,7 +57,7 @@ pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, TreeEntry> {
 }
 
 /// Makes a tree with all kinds of entries.
-fn sample(root: &Path) {
+pub(crate) fn sample(root: &Path) {
     fs::create_dir_all(root.join("a/b")).unwrap();
     fs::write(root.join("a/short"), "river").unwrap();
     fs::write(root.join("a/b/long"), vec![7; 300_000]).unwrap();
@@ -70,13 +71,13 @@ fn sample(root: &Path) {
 }
 
 /// A `mount` command that runs until it is dropped.
-struct RunningMount {
+pub(crate) struct RunningMount {
     child: Child,
-    directory: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 impl RunningMount {
-    fn new(place: &Place, arguments: &[&str]) -> RunningMount {
+    pub(crate) fn new(place: &Place, arguments: &[&str]) -> RunningMount {
         let directory = place.path("mounted");
         fs::create_dir_all(&directory).unwrap();
         let mut child = place
@@ -96,12 +97,12 @@ impl RunningMount {
         RunningMount { child, directory }
     }
 
-    fn signal(&self, signal: i32) {
+    pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: the call only sends a signal to a process of this test.
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         self.signal(libc::SIGTERM);
         assert!(self.child.wait().unwrap().success());
     }
@@ -357,7 +358,7 @@ fn transactions_conflict_over_files_and_not_over_directories() {
 
 /// A script that changes a tree from one generation to the next. All times are fixed, so that it
 /// makes the same tree each time.
-fn change(generation: u64, bytes: u64) -> String {
+pub(crate) fn change(generation: u64, bytes: u64) -> String {
     format!(
         "set -e
          mkdir -p d/$(({generation} % 3))

@@ -8,6 +8,7 @@ mod basics;
 mod bench;
 mod bench_refused;
 mod bench_transactions;
+mod branches;
 mod bulk;
 mod consent;
 mod errors;

@@ -26,6 +26,9 @@ const LONGEST_COPY: u64 = 64 << 20;
 impl MountRequest<'_> {
     /// Opens a file; `flags` are those of `open(2)`.
     pub(crate) fn open(&self, inode: Inode, flags: i32, privileges: WritePrivileges) -> Answer<()> {
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            self.files.require_writable(inode)?;
+        }
         self.nodes().open(self.files, inode)?;
         if flags & libc::O_TRUNC == 0 {
             return Ok(());

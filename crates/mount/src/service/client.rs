@@ -7,8 +7,9 @@ use super::operations::{MOST_ENTRIES, MOST_READ};
 use crate::options::MountOptions;
 use crate::served::{DeviceServer, MountState};
 use alluvium_files::{
-    AllocateMode, AttributeChange, Attributes, DirectoryEntry, Error, ErrorKind, FileSystem, FilesReport,
-    Inode, NewNode, RenameMode, Result, SeekTarget, SetMode, SpaceStatistics, WritePosition,
+    AllocateMode, AttributeChange, Attributes, BranchSummary, DirectoryEntry, Error, ErrorKind, FileSystem,
+    FileVersion, FilesReport, Inode, NewNode, PathChange, RenameMode, Result, SeekTarget, SetMode,
+    SpaceStatistics, WritePosition,
 };
 use parking_lot::Mutex;
 use std::io::{self, Write};
@@ -110,6 +111,74 @@ impl FilesClient {
     /// Errors of the connection and of the other process.
     pub fn remove(&self) -> Result<()> {
         self.ask(&FilesRequest::Remove).map(drop)
+    }
+
+    /// Returns the branches of all file systems of the store, on a stream that the other process
+    /// has begun to serve.
+    ///
+    /// # Errors
+    /// Errors of the connection and of the other process.
+    pub fn all_branches(stream: UnixStream) -> Result<Vec<BranchSummary>> {
+        let client = FilesClient {
+            stream: Mutex::new(Some(stream)),
+        };
+        answered!(client.ask(&FilesRequest::AllBranches), Branches)
+    }
+
+    /// Begins a branch of the files, or of another branch.
+    ///
+    /// # Errors
+    /// `Exists`; `NotFound`; errors of the connection and of the other process.
+    pub fn begin_branch(&self, name: &str, parent: Option<&str>) -> Result<()> {
+        let request = FilesRequest::BeginBranch {
+            name: name.to_owned(),
+            parent: parent.map(str::to_owned),
+        };
+        self.ask(&request).map(drop)
+    }
+
+    /// Returns the paths that a branch has changed.
+    ///
+    /// # Errors
+    /// `NotFound`; errors of the connection and of the other process.
+    pub fn branch_changes(&self, name: &str) -> Result<Vec<PathChange>> {
+        let mut changes: Vec<PathChange> = Vec::new();
+        loop {
+            let request = FilesRequest::BranchChanges {
+                name: name.to_owned(),
+                position: changes.len() as u64,
+            };
+            let more = answered!(self.ask(&request), Changes)?;
+            if more.is_empty() {
+                return Ok(changes);
+            }
+            changes.extend(more);
+        }
+    }
+
+    /// Commits a branch.
+    ///
+    /// # Errors
+    /// `Conflict` if others have changed what the branch has changed; `Busy`; `NotFound`; errors of
+    /// the connection and of the other process.
+    pub fn commit_branch(&self, name: &str) -> Result<()> {
+        self.ask(&FilesRequest::CommitBranch(name.to_owned())).map(drop)
+    }
+
+    /// Removes a branch with its changes.
+    ///
+    /// # Errors
+    /// `Busy`; `NotFound`; errors of the connection and of the other process.
+    pub fn abort_branch(&self, name: &str) -> Result<()> {
+        self.ask(&FilesRequest::AbortBranch(name.to_owned())).map(drop)
+    }
+
+    /// Returns the versions of a path, the oldest first.
+    ///
+    /// # Errors
+    /// `NotFound`; errors of the connection and of the other process.
+    pub fn history(&self, path: &[u8]) -> Result<Vec<FileVersion>> {
+        answered!(self.ask(&FilesRequest::History(path.to_vec())), Versions)
     }
 
     pub(super) fn ask(&self, request: &FilesRequest) -> Result<FilesReply> {

@@ -88,6 +88,15 @@ mod tests {
         assert_eq!(frame(&open).unwrap(), b"\x06\0\0\0\0\x01a\x02\x01b");
         let lookup = FilesRequest::Operate(FileOperation::Lookup(Inode(300), b"n".to_vec()));
         assert_eq!(frame(&lookup).unwrap(), b"\x06\0\0\0\x01\0\xac\x02\x01n");
+        let begin = FilesRequest::BeginBranch {
+            name: "a".to_owned(),
+            parent: Some("b".to_owned()),
+        };
+        assert_eq!(frame(&begin).unwrap(), b"\x06\0\0\0\x0d\x01a\x01\x01b");
+        let history = FilesRequest::History(b"/".to_vec());
+        assert_eq!(frame(&history).unwrap(), b"\x03\0\0\0\x11\x01/");
+        let versions = FilesReply::Versions(Vec::new());
+        assert_eq!(frame(&versions).unwrap(), b"\x02\0\0\0\x0c\0");
         let failed = FilesReply::Failed {
             kind: ErrorKind::NotFound,
             errno: 2,

@@ -1,8 +1,9 @@
 //! The messages of a stream.
 
 use alluvium_files::{
-    AllocateMode, AttributeChange, Attributes, DirectoryEntry, ErrorKind, FileKind, FilesReport, Inode,
-    RenameMode, SeekTarget, SetMode, SpaceStatistics, WritePosition,
+    AllocateMode, AttributeChange, Attributes, BranchSummary, DirectoryEntry, ErrorKind, FileKind,
+    FileVersion, FilesReport, Inode, PathChange, RenameMode, SeekTarget, SetMode, SpaceStatistics,
+    WritePosition,
 };
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,8 @@ pub enum FilesView {
     Transaction,
     /// A snapshot, by its name.
     Snapshot(String),
+    /// A branch, by its name. Each operation is committed into the branch by itself.
+    Branch(String),
 }
 
 /// A request of a client.
@@ -51,6 +54,22 @@ pub(super) enum FilesRequest {
     },
     /// Rolls the transaction back.
     Roll,
+    /// Lists the branches of all file systems. It may be the only request of a stream.
+    AllBranches,
+    BeginBranch {
+        name: String,
+        parent: Option<String>,
+    },
+    /// Lists what a branch has changed, from this position on, as far as it fits in a reply.
+    /// Position 0 begins a new list. No changes mean the end.
+    BranchChanges {
+        name: String,
+        position: u64,
+    },
+    CommitBranch(String),
+    AbortBranch(String),
+    /// Lists the versions of a path.
+    History(Vec<u8>),
 }
 
 /// An operation of [`FileSystem`](alluvium_files::FileSystem).
@@ -111,4 +130,7 @@ pub(super) enum FilesReply {
         errno: i32,
         text: String,
     },
+    Branches(Vec<BranchSummary>),
+    Changes(Vec<PathChange>),
+    Versions(Vec<FileVersion>),
 }

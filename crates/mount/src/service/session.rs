@@ -3,11 +3,11 @@
 use super::descriptor;
 use super::format;
 use super::message::{FileOperation, FilesReply, FilesRequest, FilesView};
-use super::operations;
+use super::operations::{self, MOST_READ};
 use crate::options::MountOptions;
 use crate::served::{MountState, ServedDevice};
 use alluvium::{Db, Durability};
-use alluvium_files::{Error, ErrorKind, FileSystem, Files, FilesTransaction, Inode, Result};
+use alluvium_files::{Error, ErrorKind, FileSystem, Files, FilesTransaction, Inode, PathChange, Result};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -47,6 +47,9 @@ impl FilesService {
         let Some(request) = format::read::<FilesRequest>(stream)? else {
             return Ok(());
         };
+        if request == FilesRequest::AllBranches {
+            return send(stream, &all_branches(&self.db));
+        }
         let FilesRequest::Open { name, view } = request else {
             let error = Error::new(
                 ErrorKind::InvalidArgument,
@@ -82,12 +85,13 @@ impl FilesService {
     fn open(&self, name: &str, view: FilesView) -> Result<FilesSession> {
         let files = match view {
             FilesView::Transaction => Files::open(&self.db, name)?,
-            FilesView::Newest | FilesView::Snapshot(_) => Files::open_existing(&self.db, name)?,
+            _ => Files::open_existing(&self.db, name)?,
         };
         let mut transaction = None;
         let view: Arc<dyn FileSystem> = match view {
             FilesView::Newest => Arc::new(files.clone()),
             FilesView::Snapshot(name) => Arc::new(files.open_snapshot(&name)?),
+            FilesView::Branch(name) => Arc::new(files.open_branch(&name)?),
             FilesView::Transaction => {
                 let begun = Arc::new(files.begin());
                 transaction = Some(Arc::clone(&begun));
@@ -100,7 +104,15 @@ impl FilesService {
             transaction,
             device: None,
             holds: BTreeMap::new(),
+            changes: Vec::new(),
         })
+    }
+}
+
+fn all_branches(db: &Db) -> FilesReply {
+    match Files::all_branches(db) {
+        Ok(branches) => FilesReply::Branches(branches),
+        Err(error) => FilesReply::failed(&error),
     }
 }
 
@@ -121,6 +133,8 @@ struct FilesSession {
     device: Option<ServedDevice>,
     /// How often the client holds an inode.
     holds: BTreeMap<Inode, u32>,
+    /// What the branch that the client asked for last has changed.
+    changes: Vec<PathChange>,
 }
 
 impl FilesSession {
@@ -143,6 +157,18 @@ impl FilesSession {
                 Err(error) => Err(error),
             },
             FilesRequest::Remove => Files::remove(self.files.db(), self.files.name()),
+            FilesRequest::AllBranches => return all_branches(self.files.db()),
+            FilesRequest::BeginBranch { name, parent } => self.files.begin_branch(name, parent.as_deref()),
+            FilesRequest::BranchChanges { name, position } => match self.branch_changes(name, *position) {
+                Ok(changes) => return FilesReply::Changes(changes),
+                Err(error) => Err(error),
+            },
+            FilesRequest::CommitBranch(name) => self.files.commit_branch(name),
+            FilesRequest::AbortBranch(name) => self.files.abort_branch(name),
+            FilesRequest::History(path) => match self.files.history(path) {
+                Ok(versions) => return FilesReply::Versions(versions),
+                Err(error) => Err(error),
+            },
             FilesRequest::Commit { is_durable } => self.commit(*is_durable),
             FilesRequest::Roll => self.transaction().map(|transaction| transaction.rollback()),
             FilesRequest::Open { .. } | FilesRequest::Serve => Err(Error::new(
@@ -154,6 +180,25 @@ impl FilesSession {
             Ok(()) => FilesReply::Done,
             Err(error) => FilesReply::failed(&error),
         }
+    }
+
+    /// Returns what a branch has changed, from a position on, as far as it fits in a reply.
+    fn branch_changes(&mut self, name: &str, position: u64) -> Result<Vec<PathChange>> {
+        if position == 0 {
+            self.changes = self.files.branch_changes(name)?;
+        }
+        let position = usize::try_from(position).unwrap_or(usize::MAX);
+        let rest = self.changes.get(position..).unwrap_or_default();
+        let mut bytes = 0;
+        let fits = rest.iter().enumerate().take_while(|(index, change)| {
+            bytes += change.path.len() + 16;
+            *index == 0 || bytes <= MOST_READ
+        });
+        let page: Vec<PathChange> = fits.map(|(_, change)| change.clone()).collect();
+        if page.is_empty() {
+            self.changes = Vec::new();
+        }
+        Ok(page)
     }
 
     fn await_unmount(&self, milliseconds: u32) -> FilesReply {

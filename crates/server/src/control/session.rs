@@ -40,7 +40,7 @@ fn is_of_files(keyspace: &str) -> bool {
     contents.is_some_and(|(_, contents)| {
         matches!(
             contents,
-            "names" | "inodes" | "blocks" | "counts" | "times" | "attributes" | "system"
+            "names" | "inodes" | "blocks" | "counts" | "times" | "attributes" | "system" | "branches"
         )
     })
 }

@@ -112,7 +112,7 @@ fn described(line: &ListedFile) -> Value {
     })
 }
 
-fn letter(kind: FileKind) -> char {
+pub(super) fn letter(kind: FileKind) -> char {
     match kind {
         FileKind::Regular => '-',
         FileKind::Directory => 'd',
@@ -125,7 +125,7 @@ fn letter(kind: FileKind) -> char {
 }
 
 /// Returns permission bits as `ls` writes them.
-fn permissions(mode: u32) -> String {
+pub(super) fn permissions(mode: u32) -> String {
     let mut text = String::new();
     for (shift, special, lower, upper) in [
         (6, 0o4000, 's', 'S'),
@@ -146,7 +146,7 @@ fn permissions(mode: u32) -> String {
 }
 
 /// Returns a time as `YYYY-MM-DD HH:MM` in UTC (the algorithm `civil_from_days` of Hinnant, 2013).
-fn date(seconds: i64) -> String {
+pub(crate) fn date(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

@@ -82,6 +82,7 @@ pub(super) fn check(command: &FilesCommand, context: &CommandContext) -> Result<
                 "blocks": report.blocks,
                 "bytes": report.bytes,
                 "orphans": report.orphans,
+                "open_transactions": report.branches,
                 "findings": report.findings,
             }))?;
         } else {

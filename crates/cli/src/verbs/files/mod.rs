@@ -4,6 +4,7 @@
 //!
 //! *Must not depend on*: how files are stored, and which process has the store open.
 
+mod history;
 mod list;
 mod manage;
 mod transfer;
@@ -15,6 +16,7 @@ use crate::terminal::exit::CommandExit;
 use alluvium_mount::service::FilesView;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+pub(crate) use list::date;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -26,6 +28,7 @@ Examples:
   alluvium files cat /letters/november
   alluvium files snapshot create monday
   alluvium files export / /tmp/monday --snapshot monday
+  alluvium files history /letters/november
   alluvium files check
 
 A path begins at the root of the file system. Commands that change files are transactions: they take effect as a whole or \
@@ -114,7 +117,10 @@ pub enum FilesAction {
         #[arg(default_value = "/")]
         path: StorePath,
     },
-    /// Verify that names, inodes, links and contents agree.
+    /// List the versions of a file or directory that the snapshots and the newest state have, the
+    /// newest first.
+    History { path: StorePath },
+    /// Verify that names, inodes, links and contents agree, in the files and in open transactions.
     Check,
     /// Create, list and remove snapshots.
     #[command(subcommand)]
@@ -155,6 +161,7 @@ impl FilesCommand {
             FilesAction::Mkdir { path } => manage::make_directory(self, context, &path.0),
             FilesAction::Mv { from, to } => manage::rename(self, context, &from.0, &to.0),
             FilesAction::Rm { recursive, paths } => manage::remove(self, context, paths, *recursive),
+            FilesAction::History { path } => history::print(self, context, &path.0),
             FilesAction::Check => manage::check(self, context),
             FilesAction::Snapshot(action) => manage::snapshot(self, context, action),
             FilesAction::List => manage::list(context),

@@ -1,9 +1,10 @@
 //! `tx`: runs a command in a transaction over files.
 //!
-//! *Scope*: how the command runs, and when its changes are committed.
+//! *Scope*: how the command runs, and when its changes are committed; transactions that stay open.
 //!
 //! *Must not depend on*: how files are stored, and which process has the store open.
 
+mod branches;
 mod over;
 
 use crate::context::CommandContext;
@@ -14,6 +15,7 @@ use crate::terminal::screen;
 use alluvium_mount::service::FilesView;
 use alluvium_mount::{DescendantPolicy, ViewOptions, ViewOutcome};
 use anyhow::{Context as _, Result};
+use branches::BranchAction;
 use clap::Args;
 use over::DirectoryTransaction;
 use std::ffi::OsString;
@@ -28,6 +30,10 @@ Examples:
   alluvium tx --dir /srv/site -- sh -c 'rm -rf *; tar xf ~/site.tar'
   alluvium tx --retry 3 -- git pull
   alluvium tx --over /srv/site -- ./deploy.sh
+  alluvium tx begin update
+  alluvium tx run update --dir /srv/site -- make install
+  alluvium tx diff update
+  alluvium tx commit update
 
 The command runs in DIR, or in the current directory if that is below DIR. It sees the files of the store there, and no other \
 program sees its changes. If the exit code is 0, all changes to these files take effect at once and are on the disk; otherwise none do. If \
@@ -35,6 +41,9 @@ a process is killed or the machine loses power, the files are as before or as af
 transaction.
 
 With --over, DIR is a directory of any file system instead. The changes are durable in the store before the first of them is applied to DIR. If the apply is interrupted, the next `tx --over` finishes it, or `tx --recover`. Other programs see files change one after the other while changes are applied.
+
+`tx begin` keeps a transaction open over several commands. Its changes are in the store, and no other program sees them until `tx commit`. \
+Nothing but `tx abort` ends it otherwise.
 
 The exit code is that of the command. It is 8 if the command succeeded and another commit has changed files that it depends on: nothing is \
 changed then, and the message names the files. --retry runs the command again.
@@ -44,12 +53,10 @@ background belong to the transaction, which waits for them.";
 
 /// Run a command in a transaction: all of its changes to files take effect, or none.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct TxCommand {
-    /// The directory in which the command sees the files of the store [default: the current
-    /// directory].
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: CommandSettings,
     /// Work on this directory of any file system, not on files of the store. The store keeps the
     /// changes until they are applied.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dir", "files"])]
@@ -63,13 +70,59 @@ pub struct TxCommand {
     /// How often the command is run again after a conflict with another commit.
     #[arg(long, default_value_t = 0, value_name = "TIMES")]
     pub retry: u32,
+    /// The command and its arguments.
+    #[arg(last = true, required_unless_present = "recover", value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+    /// What to do with transactions that stay open.
+    #[command(subcommand)]
+    pub action: Option<BranchAction>,
+}
+
+/// How a command runs that sees files of the store.
+#[derive(Args, Debug)]
+pub struct CommandSettings {
+    /// The directory in which the command sees the files of the store [default: the current
+    /// directory].
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
     /// End processes that the command leaves in the background after this many seconds, instead of
     /// waiting for them.
     #[arg(long, value_name = "SECONDS")]
     pub end_background_after: Option<u64>,
-    /// The command and its arguments.
-    #[arg(last = true, required_unless_present = "recover", value_name = "COMMAND")]
-    pub command: Vec<OsString>,
+}
+
+impl CommandSettings {
+    /// Returns the directory in which the command sees the files.
+    fn directory(&self) -> Result<PathBuf> {
+        match &self.dir {
+            Some(directory) => Ok(directory.clone()),
+            None => current_directory(),
+        }
+    }
+
+    /// Returns a command that sees files in this directory, and how it runs.
+    fn prepare(&self, command: &[OsString], directory: &Path) -> Result<(Command, ViewOptions)> {
+        let (program, arguments) = command.split_first().ok_or_else(|| {
+            failure(
+                CommandExit::Usage,
+                "give the command after `--`, as in `alluvium tx -- make`",
+            )
+        })?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let current = current_directory()?;
+        let found = directory.canonicalize();
+        let is_inside = found.is_ok_and(|directory| current.starts_with(directory));
+        let options = ViewOptions {
+            descendants: match self.end_background_after {
+                Some(seconds) => DescendantPolicy::EndAfter(Duration::from_secs(seconds)),
+                None => DescendantPolicy::Await,
+            },
+            working_directory: is_inside.then_some(current),
+            ..ViewOptions::default()
+        };
+        Ok((command, options))
+    }
 }
 
 /// A transaction in which a command runs.
@@ -80,6 +133,9 @@ enum CommandTransaction {
 
 impl TxCommand {
     pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
+        if let Some(action) = &self.action {
+            return action.run(context);
+        }
         if self.recover {
             let store = context.open()?;
             over::recover(context, &store)?;
@@ -139,36 +195,13 @@ impl TxCommand {
             let begun = DirectoryTransaction::begin(context, store, directory)?;
             return Ok(CommandTransaction::Directory(begun));
         }
-        let directory = match &self.dir {
-            Some(directory) => directory.clone(),
-            None => current_directory()?,
-        };
+        let directory = self.settings.directory()?;
         let open = OpenFiles::open(context, store, &self.files, FilesView::Transaction)?;
         Ok(CommandTransaction::Files(open, directory))
     }
 
     fn run_command(&self, transaction: &CommandTransaction) -> Result<ViewOutcome> {
-        let (program, arguments) = self.command.split_first().ok_or_else(|| {
-            failure(
-                CommandExit::Usage,
-                "give the command after `--`, as in `alluvium tx -- make`",
-            )
-        })?;
-        let mut command = Command::new(program);
-        command.args(arguments);
-        let current = current_directory()?;
-        let is_inside = transaction
-            .directory()
-            .canonicalize()
-            .is_ok_and(|directory| current.starts_with(directory));
-        let options = ViewOptions {
-            descendants: match self.end_background_after {
-                Some(seconds) => DescendantPolicy::EndAfter(Duration::from_secs(seconds)),
-                None => DescendantPolicy::Await,
-            },
-            working_directory: is_inside.then_some(current),
-            ..ViewOptions::default()
-        };
+        let (command, options) = self.settings.prepare(&self.command, transaction.directory())?;
         match transaction {
             CommandTransaction::Files(open, directory) => Ok(open.run_in_view(directory, command, &options)?),
             CommandTransaction::Directory(open) => open.run(command, &options),
