@@ -366,11 +366,15 @@ impl WriteRecords for BranchWriter<'_> {
         self.put_own(&own_key, kind, &value)
     }
 
-    /// A record that the branch did not begin with leaves nothing.
+    /// A name that the branch did not begin with leaves the dependence on its absence, with which
+    /// it was created. Other records without a base belong to inodes that only the branch has.
     fn delete(&self, space: RecordSpace, key: &[u8]) -> Result<()> {
         let own_key = self.own_key(space, key);
         if self.records.base(space, key)?.is_some() {
             return self.put_own(&own_key, BranchRecordKind::Deleted, b"");
+        }
+        if space == RecordSpace::Names {
+            return self.put_own(&own_key, BranchRecordKind::Depended, b"");
         }
         Ok(self.transaction.delete(&self.records.spaces.branches, own_key)?)
     }

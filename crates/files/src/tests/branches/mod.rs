@@ -165,6 +165,14 @@ fn branches_conflict_where_transactions_do() {
     no_conflict(&tree, &written(b"/a/b/f"), &written(b"/a/g"));
     no_conflict(&tree, &written(b"/a/x"), &written(b"/a/y"));
     assert_eq!(conflict(&tree, &written(b"/a/x"), &written(b"/a/x")), [b"/a/x"]);
+    // A name that was created and removed depends on its absence, as in a transaction.
+    let passing = |files: &dyn FileSystem| {
+        files.write_file(b"/a/x", b"", 0o644)?;
+        files.remove_all(b"/a/x").map(drop)
+    };
+    assert_eq!(conflict(&tree, &written(b"/a/x"), &passing), [b"/a/x"]);
+    no_conflict(&tree, &passing, &written(b"/a/x"));
+    no_conflict(&tree, &passing, &passing);
     // A directory is renamed or removed above a change.
     no_conflict(&tree, &moved(b"/a", b"/c/a"), &written(b"/a/b/f"));
     no_conflict(&tree, &written(b"/a/b/f"), &moved(b"/a", b"/c/a"));
