@@ -24,7 +24,7 @@ struct BranchComparison<'c> {
     before: FileReader<'c>,
     paths_now: KnownPaths,
     paths_before: KnownPaths,
-    changes: Vec<PathChange>,
+    changed: BTreeSet<Vec<u8>>,
 }
 
 /// Returns the paths that a branch has added, changed and removed, in order.
@@ -51,7 +51,7 @@ pub(crate) fn changes(origin: &Arc<FileStore>, name: &str) -> Result<Vec<PathCha
         },
         paths_now: KnownPaths::new(),
         paths_before: KnownPaths::new(),
-        changes: Vec::new(),
+        changed: BTreeSet::new(),
     };
     let mut touched = BTreeMap::new();
     let (low, high) = format::all_records(branch.number);
@@ -76,9 +76,10 @@ pub(crate) fn changes(origin: &Arc<FileStore>, name: &str) -> Result<Vec<PathCha
     }
     let inodes = comparison.changed_inodes(touched)?;
     comparison.name_inodes(inodes, &records)?;
-    let mut changes = comparison.changes;
-    changes.sort();
-    changes.dedup_by(|second, first| second.path == first.path);
+    let mut changes = Vec::new();
+    for path in &comparison.changed {
+        changes.extend(comparison.change_of(path)?);
+    }
     Ok(changes)
 }
 
@@ -90,30 +91,39 @@ fn path_in(known: &mut KnownPaths, reader: &FileReader<'_>, inode: Inode) -> Opt
 }
 
 impl BranchComparison<'_> {
-    fn add(&mut self, path: Option<Vec<u8>>, name: &[u8], change: PathChangeKind, kind: FileKind) {
-        self.changes.extend(path.map(|path| PathChange {
-            path: conflict::joined(path, name),
+    fn add(&mut self, path: Option<Vec<u8>>, name: &[u8]) {
+        self.changed.extend(path.map(|path| conflict::joined(path, name)));
+    }
+
+    /// Returns how a path has changed: by whether it exists before and after.
+    fn change_of(&self, path: &[u8]) -> Result<Option<PathChange>> {
+        let (before, now) = (kind_at(&self.before, path)?, kind_at(&self.now, path)?);
+        let (change, kind) = match (before, now) {
+            (None, None) => return Ok(None),
+            (None, Some(kind)) => (PathChangeKind::Added, kind),
+            (Some(_), Some(kind)) => (PathChangeKind::Changed, kind),
+            (Some(kind), None) => (PathChangeKind::Removed, kind),
+        };
+        Ok(Some(PathChange {
+            path: path.to_vec(),
             change,
             is_directory: kind == FileKind::Directory,
-        }));
+        }))
     }
 
     fn compare_name(&mut self, directory: Inode, name: &[u8]) -> Result<()> {
         let untracked = ReadDependence::Untracked;
         let now = self.now.entry(directory, name, untracked)?;
         let before = self.before.entry(directory, name, untracked)?;
-        let (change, kind) = match (now, before) {
-            (None, None) => return Ok(()),
-            (Some((inode, _)), Some((same, _))) if inode == same => return Ok(()),
-            (Some((_, kind)), None) => (PathChangeKind::Added, kind),
-            (Some((_, kind)), Some(_)) => (PathChangeKind::Changed, kind),
-            (None, Some((_, kind))) => (PathChangeKind::Removed, kind),
+        let number = |entry: Option<(Inode, FileKind)>| entry.map(|(inode, _)| inode);
+        if number(now) == number(before) {
+            return Ok(());
+        }
+        let path = match now {
+            Some(_) => path_in(&mut self.paths_now, &self.now, directory),
+            None => path_in(&mut self.paths_before, &self.before, directory),
         };
-        let path = match change {
-            PathChangeKind::Removed => path_in(&mut self.paths_before, &self.before, directory),
-            _ => path_in(&mut self.paths_now, &self.now, directory),
-        };
-        self.add(path, name, change, kind);
+        self.add(path, name);
         Ok(())
     }
 
@@ -145,9 +155,8 @@ impl BranchComparison<'_> {
     fn name_inodes(&mut self, inodes: BTreeSet<Inode>, records: &BranchRecords<'_>) -> Result<()> {
         let mut nameless = BTreeSet::new();
         for inode in inodes {
-            let kind = self.now.load(inode, ReadDependence::Untracked)?.kind;
             match conflict::path_of(&self.now, inode) {
-                Some(path) => self.add(Some(path), b"", PathChangeKind::Changed, kind),
+                Some(path) => self.add(Some(path), b""),
                 None => drop(nameless.insert(inode)),
             }
         }
@@ -157,20 +166,20 @@ impl BranchComparison<'_> {
         let mut found = Vec::new();
         let (space, values) = (RecordSpace::Names, WalkedValues::All);
         records.walk(space, b"", None, values, &mut |key, value| {
-            if let (Ok((directory, name)), Ok((inode, kind))) =
+            if let (Ok((directory, name)), Ok((inode, _))) =
                 (files::split_key(key), files::decode_entry(value))
                 && nameless.remove(&inode)
             {
-                found.push((directory, name.to_vec(), kind));
+                found.push((directory, name.to_vec()));
             }
             match nameless.is_empty() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         })?;
-        for (directory, name, kind) in found {
+        for (directory, name) in found {
             let path = path_in(&mut self.paths_now, &self.now, directory);
-            self.add(path, &name, PathChangeKind::Changed, kind);
+            self.add(path, &name);
         }
         Ok(())
     }
@@ -184,4 +193,16 @@ fn comparable(record: InodeRecord) -> InodeRecord {
         known_as: (0, Vec::new()),
         ..record
     }
+}
+
+/// Returns the kind of the inode at a path, without following symbolic links.
+fn kind_at(reader: &FileReader<'_>, path: &[u8]) -> Result<Option<FileKind>> {
+    let mut at = (Inode::ROOT, FileKind::Directory);
+    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        match reader.entry(at.0, name, ReadDependence::Untracked)? {
+            Some(found) => at = found,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(at.1))
 }

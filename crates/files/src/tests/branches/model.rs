@@ -246,15 +246,19 @@ impl BranchRun {
         let paths = (paths_of(&branch.reference), paths_of(&branch.base));
         let mut expected = BTreeMap::new();
         for place in now.keys().chain(before.keys()) {
-            let (change, paths) = match (now.get(place), before.get(place)) {
-                (Some(one), Some(other)) if one == other => continue,
-                (Some(_), None) => (PathChangeKind::Added, &paths.0),
-                (Some(_), Some(_)) => (PathChangeKind::Changed, &paths.0),
-                _ => (PathChangeKind::Removed, &paths.1),
+            let paths = match (now.get(place), before.get(place)) {
+                (one, other) if one == other => continue,
+                (Some(_), _) => &paths.0,
+                (None, _) => &paths.1,
             };
             let path = [&paths[&place.0][..], b"/", &place.1].concat();
-            let first = expected.entry(path).or_insert(change);
-            *first = (*first).min(change);
+            let is_in = |reference| path_exists(reference, &path);
+            let change = match (is_in(&branch.base), is_in(&branch.reference)) {
+                (true, true) => PathChangeKind::Changed,
+                (false, _) => PathChangeKind::Added,
+                (true, false) => PathChangeKind::Removed,
+            };
+            expected.insert(path, change);
         }
         let found = self.files.branch_changes(name).unwrap();
         let found: BTreeMap<_, _> = found
@@ -265,8 +269,14 @@ impl BranchRun {
             assert_eq!(found.get(path), Some(change), "{}", path.escape_ascii());
         }
         for (path, change) in &found {
-            let is_inode = *change == PathChangeKind::Changed;
-            assert!(is_inode || expected.contains_key(path), "{}", path.escape_ascii());
+            let is_now = path_exists(&branch.reference, path);
+            let is_before = path_exists(&branch.base, path);
+            let is_right = match change {
+                PathChangeKind::Added => is_now && !is_before,
+                PathChangeKind::Changed => is_now && is_before,
+                PathChangeKind::Removed => !is_now && is_before,
+            };
+            assert!(is_right, "{change:?} {}", path.escape_ascii());
         }
         for (inode, node) in &branch.reference.nodes {
             let Some(before) = branch.base.nodes.get(inode).filter(|_| node.links > 0) else {
@@ -321,6 +331,14 @@ fn names_of(reference: &ReferenceFiles) -> BTreeMap<(Inode, Vec<u8>), Inode> {
         entries.map(|(name, inode)| ((*directory, name.clone()), *inode))
     });
     all.collect()
+}
+
+fn path_exists(reference: &ReferenceFiles, path: &[u8]) -> bool {
+    let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    let found = names.try_fold(Inode::ROOT, |at, name| {
+        reference.nodes[&at].entries.get(name).copied()
+    });
+    found.is_some()
 }
 
 /// Returns the paths of directories, without a slash at the end.
