@@ -114,6 +114,16 @@ impl OpenFiles {
         }
     }
 
+    /// Returns a name by which clients of the process that has the store open can join the
+    /// transaction of the view. Returns `None` if this process has the store open, because it has
+    /// no clients.
+    pub(crate) fn publish(&self) -> Result<Option<String>> {
+        match &self.backend {
+            FilesBackend::Remote(remote) if self.has_transaction => Ok(Some(remote.client().publish()?)),
+            _ => Ok(None),
+        }
+    }
+
     /// Commits the transaction of the view durably. Views without a transaction are synced.
     pub(crate) fn commit(&self) -> Result<()> {
         match &self.backend {

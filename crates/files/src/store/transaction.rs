@@ -147,7 +147,9 @@ impl FilesTransaction {
         body: impl FnOnce(&mut Transaction, &mut TransactionState) -> Result<T>,
     ) -> Result<T> {
         self.with(|parts| {
-            let OpenParts { transaction, state, .. } = parts;
+            let OpenParts {
+                transaction, state, ..
+            } = parts;
             transaction.with(|transaction| body(transaction, state))?
         })
     }

@@ -61,6 +61,17 @@ impl FilesClient {
         self.ask(&FilesRequest::Commit { is_durable }).map(drop)
     }
 
+    /// Publishes the transaction of the view, and returns its name: see
+    /// [`FilesTransaction::publish`](alluvium_files::FilesTransaction::publish).
+    ///
+    /// # Errors
+    /// `Stale` if the transaction has ended; errors of the connection.
+    pub fn publish(&self) -> Result<String> {
+        let mut names = answered!(self.ask(&FilesRequest::Publish), Names)?.into_iter();
+        let name = names.next().and_then(|name| String::from_utf8(name).ok());
+        name.ok_or_else(|| Error::new(ErrorKind::Io, "the other process has answered without a name"))
+    }
+
     /// Rolls the transaction of the view back.
     ///
     /// # Errors

@@ -54,6 +54,8 @@ pub(super) enum FilesRequest {
     },
     /// Rolls the transaction back.
     Roll,
+    /// Publishes the transaction, so that others can join it. The answer is a list with its name.
+    Publish,
     /// Lists the branches of all file systems. It may be the only request of a stream.
     AllBranches,
     BeginBranch {

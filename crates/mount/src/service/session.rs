@@ -170,6 +170,10 @@ impl FilesSession {
                 Err(error) => Err(error),
             },
             FilesRequest::Commit { is_durable } => self.commit(*is_durable),
+            FilesRequest::Publish => match self.transaction().and_then(FilesTransaction::publish) {
+                Ok(name) => return FilesReply::Names(vec![name.into_bytes()]),
+                Err(error) => Err(error),
+            },
             FilesRequest::Roll => self.transaction().map(|transaction| transaction.rollback()),
             FilesRequest::Open { .. } | FilesRequest::Serve => Err(Error::new(
                 ErrorKind::InvalidArgument,

@@ -125,6 +125,9 @@ impl CommandSettings {
     }
 }
 
+/// The environment variable with the name of the transaction, which Redis clients can join.
+const TRANSACTION: &str = "ALLUVIUM_TRANSACTION";
+
 /// A transaction in which a command runs.
 enum CommandTransaction {
     Files(OpenFiles, PathBuf),
@@ -201,9 +204,15 @@ impl TxCommand {
     }
 
     fn run_command(&self, transaction: &CommandTransaction) -> Result<ViewOutcome> {
-        let (command, options) = self.settings.prepare(&self.command, transaction.directory())?;
+        let (mut command, options) = self.settings.prepare(&self.command, transaction.directory())?;
         match transaction {
-            CommandTransaction::Files(open, directory) => Ok(open.run_in_view(directory, command, &options)?),
+            CommandTransaction::Files(open, directory) => {
+                command.env_remove(TRANSACTION);
+                if let Some(name) = open.publish()? {
+                    command.env(TRANSACTION, name);
+                }
+                Ok(open.run_in_view(directory, command, &options)?)
+            }
             CommandTransaction::Directory(open) => open.run(command, &options),
         }
     }

@@ -44,10 +44,12 @@ pub(crate) fn changes(origin: &Arc<FileStore>, name: &str) -> Result<Vec<PathCha
         now: FileReader {
             records: &records,
             block_bytes,
+            streams: None,
         },
         before: FileReader {
             records: &base,
             block_bytes,
+            streams: None,
         },
         paths_now: KnownPaths::new(),
         paths_before: KnownPaths::new(),

@@ -328,7 +328,14 @@ impl<'c> BranchCommit<'c> {
         let origin = &self.branch.origin;
         let in_records = |records: &dyn ReadRecords| {
             let block_bytes = origin.layout.block_bytes;
-            conflict::path_of(&FileReader { records, block_bytes }, inode)
+            conflict::path_of(
+                &FileReader {
+                    records,
+                    block_bytes,
+                    streams: None,
+                },
+                inode,
+            )
         };
         // What the transaction sees of the files includes changes of the branch.
         let now = origin.db.snapshot();

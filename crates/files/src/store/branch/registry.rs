@@ -2,7 +2,7 @@
 
 use super::{BEGINNING, BranchState, HandleState, OPEN, find_open, snapshot_name, snapshot_prefix};
 use crate::error::{Error, ErrorKind, Result};
-use crate::operations::damaged;
+use crate::operations::{FileStreams, damaged};
 use crate::records::branch::format::{self, BranchHeader, BranchNumber};
 use crate::records::branch::{BranchBase, BranchKeyspaces, damaged_branch};
 use crate::records::{RecordSpace, WalkedValues, branches_keyspace_name};
@@ -319,6 +319,7 @@ pub(crate) fn open(origin: &Arc<FileStore>, name: &str) -> Result<Arc<FileStore>
         listeners: ListenerList::default(),
         locks: LockTable::new(STRIPES),
         ticks: DirectoryTicks::default(),
+        streams: FileStreams::default(),
         leftover: Mutex::default(),
         snapshot_changes: AtomicU64::new(0),
         branch: Some(BranchState {
