@@ -56,7 +56,7 @@ const fn workshop(
 
 /// Every crate that may exist. A new crate must either forbid a dependency or isolate a heavy
 /// external one. (`fuzz` and `research` are separate workspaces and are not counted.)
-pub const CRATES: [CrateLayer; 19] = [
+pub const CRATES: [CrateLayer; 20] = [
     product("base", "alluvium-base", 0, &[]),
     product("device", "alluvium-device", 1, &["base"]),
     product("filters", "alluvium-filters", 1, &["base"]),
@@ -71,10 +71,11 @@ pub const CRATES: [CrateLayer; 19] = [
     product("files", "alluvium-files", 6, &["db"]),
     product("mount", "alluvium-mount", 7, &["files"]),
     product("server", "alluvium-server", 6, &["db", "hashes"]),
-    product("cli", "alluvium-cli", 8, &["server", "bench", "mount"]),
+    product("cli", "alluvium-cli", 8, &["server", "bench", "mount", "aging"]),
     workshop("sim", "alluvium-sim", 2, &["base", "device"]),
     // Separate from `sim`, because the tests of `storage` use `sim` and this crate uses `storage`.
     workshop("stories", "alluvium-stories", 4, &["dictionary", "sim"]),
+    workshop("aging", "alluvium-aging", 2, &["device", "model"]),
     workshop("bench", "alluvium-bench", 7, &["db", "server"]),
     workshop("xtask", "xtask", 9, &[]),
     workshop("fuzz", "alluvium-fuzz", 9, &["db", "server", "bench"]),
