@@ -5,8 +5,8 @@ use crate::terminal::exit::TABLE;
 use crate::values::sizes::{self, ByteSize};
 use crate::values::tier::{self, TierDirectory};
 use crate::verbs::{
-    advise, backup, bench, check, compact, completions, delete, export, files, get, import, index, inspect,
-    keyspaces, man, model, mount, probe, put, repair, scan, serve, sort, stats, tiers, transaction,
+    advise, aging, backup, bench, check, compact, completions, delete, export, files, get, import, index,
+    inspect, keyspaces, man, model, mount, probe, put, repair, scan, serve, sort, stats, tiers, transaction,
     transactions, tx,
 };
 use clap::{Parser, Subcommand};
@@ -102,6 +102,8 @@ pub enum CliCommand {
     Model(Box<model::ModelCommand>),
     /// Rank structures and settings by their predicted cost for this store.
     Advise(Box<advise::AdviseCommand>),
+    /// Measure how file systems age, and what that costs.
+    Aging(aging::AgingCommand),
     /// Measure Alluvium, and compare it with other engines.
     Bench(bench::BenchCommand),
     /// Show the nodes and runs of the tree.

@@ -69,6 +69,7 @@ fn run(arguments: CliArguments) -> Result<CommandExit> {
         CliCommand::Probe(verb) => verb.run(&context),
         CliCommand::Model(verb) => verb.run(&context),
         CliCommand::Advise(verb) => verb.run(&context),
+        CliCommand::Aging(verb) => verb.run(&context),
         CliCommand::Bench(verb) => verb.run(&context),
         CliCommand::Inspect(verb) => verb.run(&context),
         CliCommand::Check(verb) => verb.run(&context),

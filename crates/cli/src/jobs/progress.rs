@@ -58,6 +58,15 @@ pub(crate) fn milliseconds(total: u64) -> ProgressBar {
     bar
 }
 
+/// Returns a progress bar for a job of `total` steps. The caller can replace the message.
+pub(crate) fn steps(total: u64) -> ProgressBar {
+    let target = ProgressDrawTarget::stderr_with_hz(RATE);
+    let bar = ProgressBar::with_draw_target(Some(total), target);
+    let style = ProgressStyle::with_template("{msg} {bar:30} step {pos} of {len} · {elapsed}");
+    bar.set_style(style.expect("the template is a constant"));
+    bar
+}
+
 /// Returns the speed in bytes per second of a job that started at position `first`.
 pub(crate) fn per_second(position: u64, first: u64, elapsed: Duration) -> u64 {
     (position.saturating_sub(first) as f64 / elapsed.as_secs_f64().max(1e-3)) as u64

@@ -6,6 +6,7 @@
 //! *Must not depend on*: formats of import and export, continuation of an import after a kill.
 
 pub(crate) mod advise;
+pub(crate) mod aging;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod check;

@@ -4,6 +4,7 @@
 
 mod access;
 mod advise;
+mod aging;
 mod basics;
 mod bench;
 mod bench_refused;

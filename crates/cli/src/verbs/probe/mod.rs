@@ -89,6 +89,21 @@ pub(super) fn read_kept(path: &Path) -> Result<DeviceMeasurements> {
     }
 }
 
+/// Measures the device of a directory without saving the samples.
+pub(super) fn measure_directory(path: &Path, seconds: u64) -> Result<DeviceMeasurements> {
+    let command = ProbeCommand {
+        path: None,
+        seconds,
+        space: None,
+        svg: None,
+        network: false,
+        store: false,
+        no_store: true,
+        stored: false,
+    };
+    command.measure(path)
+}
+
 impl ProbeCommand {
     pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         let path = self.path.as_deref().unwrap_or(&context.path);
