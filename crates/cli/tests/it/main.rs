@@ -16,6 +16,7 @@ mod errors;
 mod files;
 mod formats;
 mod import_sorted;
+mod joint;
 mod keyspaces;
 mod managed;
 mod probe;

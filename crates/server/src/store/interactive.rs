@@ -74,6 +74,8 @@ struct ClientWrites {
     marks: MarkChanges,
     /// Numbers of the sorted sets whose rank indexes the transaction has changed.
     orders: BTreeSet<u64>,
+    /// Whether a command of a client has failed, so that the joint transaction must not commit.
+    has_failed: bool,
 }
 
 /// The clients of a joint transaction.
@@ -183,6 +185,13 @@ impl InteractiveTransaction {
         })
     }
 
+    /// Makes the commit of a joint transaction fail, because a command of the client has failed.
+    pub(crate) fn fail_joint(&self) {
+        if let StoreTransaction::Joint(_) = self.transaction {
+            self.writes.lock().has_failed = true;
+        }
+    }
+
     /// Returns whether the client decides about the transaction. Otherwise, the party decides that
     /// has begun the joint transaction.
     pub(crate) fn is_own(&self) -> bool {
@@ -192,7 +201,13 @@ impl InteractiveTransaction {
 
 impl TransactionParticipant for JointClients {
     fn commit(&self, commit: &mut dyn FnMut() -> alluvium::Result<()>) -> alluvium::Result<()> {
-        self.writes.lock().commit(&self.store, commit)
+        let writes = &mut *self.writes.lock();
+        match writes.has_failed {
+            true => Err(Error::TransactionEnded {
+                why: "a command of a Redis client that has joined it has failed",
+            }),
+            false => writes.commit(&self.store, commit),
+        }
     }
 }
 
@@ -207,6 +222,7 @@ impl ClientWrites {
             expiring: ExpiryTotals::default(),
             marks: MarkChanges::default(),
             orders: BTreeSet::new(),
+            has_failed: false,
         }
     }
 

@@ -101,6 +101,15 @@ impl SessionTransaction {
     /// Makes COMMIT fail because a command of the transaction was rejected.
     pub(crate) fn fail(&mut self) {
         self.has_refusal = true;
+        self.interactive.fail_joint();
+    }
+
+    /// Notes that a command has replied with an error.
+    fn note_error(&mut self) {
+        self.has_error = true;
+        if self.tolerance == FailureTolerance::Strict {
+            self.interactive.fail_joint();
+        }
     }
 
     /// Returns the error of COMMIT that the commands of the transaction have caused, or `None` if
@@ -130,15 +139,8 @@ pub(crate) fn begin(
             "ERR BEGIN calls can not be nested; send COMMIT or ABORT first",
         ));
     }
-    let joined = match is_join(args) {
-        true => Some(join(session, args)?),
-        false => None,
-    };
-    if let Some(interactive) = joined {
-        session.interactive = Some(Box::new(SessionTransaction::of(
-            interactive,
-            FailureTolerance::Lenient,
-        )));
+    if args.len() > 1 && is(args.at(1), "JOIN") {
+        session.interactive = Some(Box::new(join(session, args)?));
         reply.ok();
         return Ok(());
     }
@@ -154,22 +156,22 @@ pub(crate) fn begin(
     Ok(())
 }
 
-/// Returns whether the arguments of BEGIN name a transaction to join.
-fn is_join(args: Args<'_>) -> bool {
-    args.len() > 1 && is(args.at(1), "JOIN")
-}
-
 /// Joins a transaction that another part of the process has begun.
-fn join(session: &RedisSession, args: Args<'_>) -> Result<InteractiveTransaction, CommandError> {
-    if args.len() != 3 {
-        return Err(CommandError::SYNTAX);
-    }
+fn join(session: &RedisSession, args: Args<'_>) -> Result<SessionTransaction, CommandError> {
+    let tolerance = match args.len() {
+        3 => FailureTolerance::Strict,
+        4 if is(args.at(3), "LENIENT") => FailureTolerance::Lenient,
+        _ => return Err(CommandError::SYNTAX),
+    };
     let name = std::str::from_utf8(args.at(2)).unwrap_or_default();
-    InteractiveTransaction::join(&session.shared.store, name).ok_or_else(|| {
+    let joined = InteractiveTransaction::join(&session.shared.store, name);
+    let interactive = joined.ok_or_else(|| {
         CommandError::say(
-            "ABORTED there is no open transaction of this name; BEGIN JOIN takes the value of              ALLUVIUM_TRANSACTION in a command of `alluvium tx`",
+            "ABORTED there is no open transaction of this name; BEGIN JOIN takes the value of \
+             ALLUVIUM_TRANSACTION in a command of `alluvium tx`",
         )
-    })
+    })?;
+    Ok(SessionTransaction::of(interactive, tolerance))
 }
 
 pub(crate) fn commit(
@@ -270,7 +272,9 @@ impl RedisSession {
     /// failed. The reply begins at `start`.
     pub(in crate::redis) fn note_reply_within(&mut self, output: &[u8], start: usize) {
         if let Some(begun) = &mut self.interactive {
-            begun.has_error |= output.get(start) == Some(&b'-');
+            if output.get(start) == Some(&b'-') {
+                begun.note_error();
+            }
         }
     }
 
@@ -342,7 +346,9 @@ impl RedisSession {
         let mut begun = self.interactive.take().expect("BEGIN has begun it");
         let refusals = self.paging.refusals;
         let done = self.apply_within(command, args, &mut begun.interactive, output);
-        begun.has_refusal |= self.paging.refusals != refusals;
+        if self.paging.refusals != refusals {
+            begun.fail();
+        }
         if command.writes() && done.is_ok() {
             begun
                 .asked
