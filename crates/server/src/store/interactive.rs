@@ -13,7 +13,7 @@
 //! transaction commits.
 
 use super::collection_filter::MarkChanges;
-use super::databases::{DatabaseNumbers, database_of};
+use super::databases::{DatabaseNumbers, database_of, numbers_of};
 use super::model::format::{self, InnerKey};
 use super::nested_transaction::{CommandChanges, NestedTransaction};
 use super::records::KeyPlacement;
@@ -49,6 +49,8 @@ pub(crate) struct InteractiveTransaction {
     most_reads: usize,
     dependence: ReadTracking,
     reads: usize,
+    /// Memory of the writes of this client in bytes.
+    bytes: usize,
 }
 
 /// The transaction of the store to which a client's transaction belongs.
@@ -74,14 +76,24 @@ struct ClientWrites {
     marks: MarkChanges,
     /// Numbers of the sorted sets whose rank indexes the transaction has changed.
     orders: BTreeSet<u64>,
-    /// Whether a command of a client has failed, so that the joint transaction must not commit.
-    has_failed: bool,
+    /// Why the transaction must not commit, if that is so.
+    failure: Option<&'static str>,
+    /// Whether the writes of the clients of a joint transaction have taken effect.
+    is_committed: bool,
 }
 
 /// The clients of a joint transaction.
 struct JointClients {
     store: Arc<ServerStore>,
     writes: Arc<Mutex<ClientWrites>>,
+}
+
+/// How a joint transaction has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JointOutcome {
+    Committed,
+    /// It was rolled back, or its commit is under way or has failed.
+    Unknown,
 }
 
 /// Totals for the data written with an expiry time: bytes, keys, and the latest expiry time.
@@ -99,34 +111,59 @@ impl InteractiveTransaction {
         dependence: ReadTracking,
     ) -> InteractiveTransaction {
         // If databases are swapped from now on, the commit reports a conflict (S24).
-        let writes = ClientWrites::new(store);
+        let writes = ClientWrites::new(store, store.databases.numbers());
         InteractiveTransaction {
             transaction: StoreTransaction::Own(store.db.begin_with(options)),
             writes: Arc::new(Mutex::new(writes)),
             most_reads: options.max_tracked,
             dependence,
             reads: 0,
+            bytes: 0,
         }
     }
 
     /// Joins the transaction that was published with a name. Returns `None` if it has ended.
-    pub(crate) fn join(store: &Arc<ServerStore>, name: &str) -> Option<InteractiveTransaction> {
-        let joint = store.db.joint_transaction(name)?;
+    ///
+    /// # Errors
+    /// Errors of reading the store.
+    pub(crate) fn join(
+        store: &Arc<ServerStore>,
+        name: &str,
+    ) -> Result<Option<InteractiveTransaction>, CommandError> {
+        let _may_wait = wait_hooks::may_wait();
+        let Some(joint) = store.db.joint_transaction(name) else {
+            return Ok(None);
+        };
+        // The transaction may be older than a swap of databases, and sees them as before. If they
+        // were swapped since, the commit reports a conflict (S24).
+        let key = format::databases_key();
+        let Ok(stored) = joint.with(|transaction| transaction.get_untracked(&store.data, &key[..])) else {
+            return Ok(None);
+        };
+        let numbers = numbers_of(stored.map_err(explained)?.as_deref());
         let begin = || -> Arc<dyn TransactionParticipant> {
             Arc::new(JointClients {
                 store: Arc::clone(store),
-                writes: Arc::new(Mutex::new(ClientWrites::new(store))),
+                writes: Arc::new(Mutex::new(ClientWrites::new(store, numbers))),
             })
         };
         let clients: &dyn Any = &**joint.participant(begin);
-        let writes = Arc::clone(&clients.downcast_ref::<JointClients>()?.writes);
-        Some(InteractiveTransaction {
+        let Some(clients) = clients.downcast_ref::<JointClients>() else {
+            return Ok(None);
+        };
+        let writes = Arc::clone(&clients.writes);
+        // A joint transaction may be open for hours, and expiry times count from now.
+        let mut shared = writes.lock();
+        shared.now_ms = shared.now_ms.max(store.now_ms());
+        drop(shared);
+        Ok(Some(InteractiveTransaction {
             transaction: StoreTransaction::Joint(joint),
             writes,
             most_reads: TransactionOptions::new().max_tracked,
             dependence: ReadTracking::Tracked,
             reads: 0,
-        })
+            bytes: 0,
+        }))
     }
 
     /// Runs one command in a database, in a transaction of its own that is nested in this one. If
@@ -137,20 +174,24 @@ impl InteractiveTransaction {
         database: u8,
         command: impl FnOnce(&mut CommandTransaction<'_>) -> CommandResult,
     ) -> CommandResult {
+        // Other parties of a joint transaction may wait for the device with it.
+        let _may_wait = (!self.is_own()).then(wait_hooks::may_wait);
         let writes = &mut *self.writes.lock();
-        match &mut self.transaction {
+        let before = writes.bytes;
+        let result = match &mut self.transaction {
             StoreTransaction::Own(transaction) => writes.run(store, database, transaction, command),
             StoreTransaction::Joint(joint) => {
-                let _may_wait = wait_hooks::may_wait();
                 let done = joint.with(|transaction| writes.run(store, database, transaction, command));
                 done.map_err(explained)?
             }
-        }
+        };
+        self.bytes = (self.bytes + writes.bytes).saturating_sub(before);
+        result
     }
 
-    /// Returns the transaction's approximate memory in bytes.
+    /// Returns the approximate memory in bytes of this client's part of the transaction.
     pub(crate) fn held(&self) -> usize {
-        self.writes.lock().bytes + self.reads * PER_READ
+        self.bytes + self.reads * PER_READ
     }
 
     /// Increases the size of the read set by the number of keys that a command names.
@@ -185,11 +226,34 @@ impl InteractiveTransaction {
         })
     }
 
+    /// Returns how a joint transaction has ended, or `None` while the client's transaction is open.
+    pub(crate) fn outcome(&self) -> Option<JointOutcome> {
+        let StoreTransaction::Joint(joint) = &self.transaction else {
+            return None;
+        };
+        let _may_wait = wait_hooks::may_wait();
+        if joint.is_open() {
+            return None;
+        }
+        Some(match self.writes.lock().is_committed {
+            true => JointOutcome::Committed,
+            false => JointOutcome::Unknown,
+        })
+    }
+
     /// Makes the commit of a joint transaction fail, because a command of the client has failed.
     pub(crate) fn fail_joint(&self) {
         if let StoreTransaction::Joint(_) = self.transaction {
-            self.writes.lock().has_failed = true;
+            let why = "a command of a Redis client that has joined it has failed";
+            self.writes.lock().failure = Some(why);
         }
+    }
+
+    /// Makes the commit of a joint transaction fail, because the client was told that nothing is
+    /// written.
+    pub(crate) fn refuse(&self) {
+        let why = "COMMIT of a Redis client that has joined it was refused";
+        self.writes.lock().failure.get_or_insert(why);
     }
 
     /// Returns whether the client decides about the transaction. Otherwise, the party decides that
@@ -201,20 +265,23 @@ impl InteractiveTransaction {
 
 impl TransactionParticipant for JointClients {
     fn commit(&self, commit: &mut dyn FnMut() -> alluvium::Result<()>) -> alluvium::Result<()> {
-        let writes = &mut *self.writes.lock();
-        match writes.has_failed {
-            true => Err(Error::TransactionEnded {
-                why: "a command of a Redis client that has joined it has failed",
-            }),
-            false => writes.commit(&self.store, commit),
+        // The transaction has ended for its clients, so none of them writes any more. They must not
+        // wait for this lock while the commit waits for those of keys, which they may hold.
+        let after = ClientWrites::new(&self.store, self.store.databases.numbers());
+        let mut writes = std::mem::replace(&mut *self.writes.lock(), after);
+        if let Some(why) = writes.failure {
+            return Err(Error::TransactionEnded { why });
         }
+        writes.commit(&self.store, commit)?;
+        self.writes.lock().is_committed = true;
+        Ok(())
     }
 }
 
 impl ClientWrites {
-    fn new(store: &ServerStore) -> ClientWrites {
+    fn new(store: &ServerStore, numbers: DatabaseNumbers) -> ClientWrites {
         ClientWrites {
-            numbers: store.databases.numbers(),
+            numbers,
             now_ms: store.now_ms(),
             written: BTreeMap::new(),
             touched: BTreeSet::new(),
@@ -222,7 +289,8 @@ impl ClientWrites {
             expiring: ExpiryTotals::default(),
             marks: MarkChanges::default(),
             orders: BTreeSet::new(),
-            has_failed: false,
+            failure: None,
+            is_committed: false,
         }
     }
 

@@ -54,7 +54,7 @@ mod vacant_ranges;
 pub(crate) use clock::{MOST_BEHIND_MS, StoreClock};
 pub(crate) use databases::{DatabaseMap, numbers_of};
 pub(crate) use expiry_reaper::ExpiryReaper;
-pub(crate) use interactive::{InteractiveTransaction, ReadTracking, explained};
+pub(crate) use interactive::{InteractiveTransaction, JointOutcome, ReadTracking, explained};
 pub(crate) use layout::{existing, is_hashed};
 pub(crate) use locks::{KeyLockGuard, KeyLockRequest, Mode};
 pub(crate) use lookups::LookupCounts;

@@ -69,6 +69,12 @@ also_hashed! {
         what_was_sorted_is_stored_as_a_list
         integers_within_strings_are_read_and_changed
     }
+    joined {
+        two_clients_share_a_joint_transaction_which_takes_effect_as_a_whole
+        a_rank_index_is_right_after_a_joint_commit_and_after_a_rollback
+        a_joint_commit_conflicts_with_what_others_have_changed_since_the_transaction_began
+        a_client_sees_databases_and_keys_as_they_were_when_the_joint_transaction_began
+    }
     interactive {
         a_transaction_sees_its_own_writes_and_others_see_them_after_commit
         collections_meet_conflicts_as_strings_do

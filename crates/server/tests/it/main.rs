@@ -23,6 +23,7 @@ mod hashed_model;
 mod hot_keys;
 mod interactive;
 mod interleaved;
+mod joined;
 mod keys;
 mod kill;
 mod large;

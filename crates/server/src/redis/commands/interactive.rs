@@ -10,7 +10,9 @@ use crate::redis::paging::no_room;
 use crate::redis::session::RedisSession;
 use crate::redis::table::CommandSpec;
 use crate::redis::write_access_log::WriteAccessLog;
-use crate::store::{CommitOutcome, InteractiveTransaction, LookupCounts, ReadTracking, explained};
+use crate::store::{
+    CommitOutcome, InteractiveTransaction, JointOutcome, LookupCounts, ReadTracking, explained,
+};
 use alluvium::{Isolation, TransactionOptions};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -164,7 +166,7 @@ fn join(session: &RedisSession, args: Args<'_>) -> Result<SessionTransaction, Co
         _ => return Err(CommandError::SYNTAX),
     };
     let name = std::str::from_utf8(args.at(2)).unwrap_or_default();
-    let joined = InteractiveTransaction::join(&session.shared.store, name);
+    let joined = InteractiveTransaction::join(&session.shared.store, name)?;
     let interactive = joined.ok_or_else(|| {
         CommandError::say(
             "ABORTED there is no open transaction of this name; BEGIN JOIN takes the value of \
@@ -182,10 +184,25 @@ pub(crate) fn commit(
     let Some(begun) = session.interactive.take() else {
         return Err(CommandError::say("ERR COMMIT without BEGIN"));
     };
+    match begun.interactive.outcome() {
+        None => {}
+        Some(JointOutcome::Committed) if !begun.has_refusal => {
+            reply.ok();
+            return Ok(());
+        }
+        Some(_) => {
+            return Err(CommandError::say(
+                "ABORTED the joint transaction has ended before COMMIT; the exit code of `alluvium tx` tells \
+                 whether it was committed",
+            ));
+        }
+    }
     if let Some(denied) = session.first_denied(&begun.asked) {
+        begun.interactive.refuse();
         return Err(CommandError::Refused(Cow::Owned(denied)));
     }
     if let Some(obstacle) = begun.obstacle() {
+        begun.interactive.refuse();
         return Err(obstacle);
     }
     let store = Arc::clone(&session.shared.store);
@@ -290,7 +307,7 @@ impl RedisSession {
                 ))
             }
             "commit" => {
-                self.interactive.take()?;
+                self.interactive.take()?.interactive.refuse();
                 let is_denied = why.starts_with("NOPERM");
                 (!is_denied).then(|| format!("ABORTED COMMIT was refused and nothing is written: {why}"))
             }
