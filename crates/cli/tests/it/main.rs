@@ -17,6 +17,7 @@ mod files;
 mod formats;
 mod import_sorted;
 mod joint;
+mod joined_keys;
 mod keyspaces;
 mod managed;
 mod probe;
