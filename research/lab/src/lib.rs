@@ -20,6 +20,7 @@
 mod device_probe;
 mod documents;
 mod entry;
+pub mod features;
 mod measurements;
 pub mod oracles;
 mod page;

@@ -1,12 +1,14 @@
 //! Experiments of Conway's thesis (2020): chapter 2, hashing in external memory; chapter 3,
-//! SplinterDB; chapter 5, ball recycling.
+//! SplinterDB; chapter 4, the aging of file systems; chapter 5, ball recycling.
 //!
 //! The text that the figures here come from omits the heights of bars and curves; the register has
 //! only values that the document states in words and numbers. Names: S1 to S9 are the figures of
 //! section 3.7 in their order; T2 to T5 are theorems, and H1 is one of these in a store; Q1 covers
-//! the claims about filters in section 3.6.3; A0 is the natural transfer size of section 4.2; B1 to
-//! B6 are figures of chapter 5; B7 and B8 repeat the first of them on third-party systems.
+//! the claims about filters in section 3.6.3; A0 is the natural transfer size of section 4.2, and
+//! A1 to A7 are the workloads of sections 4.5 to 4.8; B1 to B6 are figures of chapter 5; B7 and B8
+//! repeat the first of them on third-party systems.
 
+mod aging;
 mod insert_plan;
 mod insertion_buffer;
 mod peers;
@@ -32,8 +34,15 @@ use super::plan::{ExperimentScale, ThreadCount};
 use super::seed_4::devices::NATURAL_TRANSFER;
 
 /// All procedures of this document.
-pub(super) const PROCEDURES: [&MeasurementProcedure; 24] = [
+pub(super) const PROCEDURES: [&MeasurementProcedure; 31] = [
     &NATURAL_TRANSFER,
+    &aging::A1,
+    &aging::A2,
+    &aging::A3,
+    &aging::A4,
+    &aging::A5,
+    &aging::A6,
+    &aging::A7,
     &theorems::T2,
     &theorems::T3,
     &theorems::T4,

@@ -1,5 +1,6 @@
 //! The subcommands of the program, a file for each.
 
+mod features;
 mod list;
 mod oracles;
 mod report;
@@ -49,6 +50,9 @@ enum LabCommand {
     List(list::LabListCommand),
     /// Run experiments, and keep what they measure.
     Run(Box<run::LabRunCommand>),
+    /// Print the features of the systems of a document and of Alluvium as Markdown, with the tests
+    /// that prove ours.
+    Features(features::LabFeaturesCommand),
     /// Compute numbers of the research by our models, and print both as Markdown.
     Oracles(oracles::LabOraclesCommand),
     /// Write one page of HTML with published figures and ours side by side.
@@ -79,6 +83,7 @@ impl LabArguments {
         match self.what {
             LabCommand::List(verb) => verb.run(context),
             LabCommand::Run(verb) => verb.run(context),
+            LabCommand::Features(verb) => verb.run(context),
             LabCommand::Oracles(verb) => verb.run(context),
             LabCommand::Report(verb) => verb.run(),
             LabCommand::Bench(ChildCommand::Child) => Ok(kit::run_child()),
