@@ -302,7 +302,7 @@ impl FilesCheck<'_> {
     fn read_blocks(&mut self) -> Result<()> {
         let bytes = self.layout.block_bytes;
         self.each(RecordSpace::Blocks, |check, key, value| {
-            let (inode, block) = format::split_block_key(key)?;
+            let (locality, inode, block) = format::split_block_key(key)?;
             check.report.blocks += 1;
             let Some(seen) = check.inodes.get_mut(&inode) else {
                 check.find(format!(
@@ -311,6 +311,13 @@ impl FilesCheck<'_> {
                 ));
                 return Ok(());
             };
+            if locality != seen.record.locality.as_bytes() {
+                check.find(format!(
+                    "block {block} of inode {} stands among those of other files",
+                    inode.0
+                ));
+                return Ok(());
+            }
             seen.blocks += 1;
             let record = &seen.record;
             let most = record.size.saturating_sub(block.saturating_mul(bytes)).min(bytes);

@@ -39,8 +39,8 @@ pub use store::{
 };
 pub use tree_copy::{CopyProgress, TreeCopier};
 pub use types::{
-    AllocateMode, AttributeChange, Attributes, DirectoryEntry, FileKind, Inode, NewNode, RenameMode,
-    SeekTarget, SetMode, SpaceStatistics, TimeChange, Timestamp, WritePosition,
+    AllocateMode, AttributeChange, Attributes, ContentOrder, DirectoryEntry, FileKind, Inode, NewNode,
+    RenameMode, SeekTarget, SetMode, SpaceStatistics, TimeChange, Timestamp, WritePosition,
 };
 pub use with_snapshots::{FilesWithSnapshots, SNAPSHOTS_NAME};
 

@@ -201,3 +201,14 @@ pub struct SpaceStatistics {
     /// Longest name in bytes.
     pub name_bytes: u32,
 }
+
+/// The order of the contents of different files in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentOrder {
+    /// By the numbers of inodes, which is the order in which the files were created.
+    ByInode,
+    /// By the paths at which the files were created, so that programs which read whole trees find
+    /// neighbors together, in whatever order they were written. Versions of Alluvium before this
+    /// order existed cannot open such a file system.
+    ByPath,
+}

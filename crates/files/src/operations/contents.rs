@@ -48,15 +48,19 @@ impl<'w, 'o> FileContents<'w, 'o> {
         Some(self.record.size.checked_sub(1)? / self.block_bytes)
     }
 
+    fn key(&self, block: u64) -> Vec<u8> {
+        format::block_key(&self.record.locality, self.inode, block)
+    }
+
     fn stored(&self, block: u64) -> Result<Option<Vec<u8>>> {
-        let key = format::block_key(self.inode, block);
+        let key = self.key(block);
         let records = self.writer.records;
         let value = records.get(RecordSpace::Blocks, &key, ReadDependence::Untracked)?;
         Ok(value.map(RecordValue::into_vec))
     }
 
     fn put(&self, block: u64, value: &[u8]) -> Result<()> {
-        let key = format::block_key(self.inode, block);
+        let key = self.key(block);
         self.writer.records.put(RecordSpace::Blocks, &key, value)
     }
 
@@ -120,7 +124,7 @@ impl<'w, 'o> FileContents<'w, 'o> {
             self.put(block, &value)?;
             (false, end)
         } else if is_last && from > 0 && self.record.tail as usize == from {
-            let key = format::block_key(self.inode, block);
+            let key = self.key(block);
             self.writer.records.merge(RecordSpace::Blocks, &key, part)?;
             (true, end)
         } else {
@@ -203,7 +207,10 @@ impl<'w, 'o> FileContents<'w, 'o> {
         match self.record.blocks {
             0 => Ok(0),
             _ if self.is_dense() => Ok(end.saturating_sub(first)),
-            _ => self.writer.reader().count_blocks(self.inode, first, end),
+            _ => self
+                .writer
+                .reader()
+                .count_blocks(self.inode, &self.record, first, end),
         }
     }
 
@@ -244,10 +251,7 @@ impl<'w, 'o> FileContents<'w, 'o> {
         if removed == 0 {
             return Ok(());
         }
-        let (low, high) = (
-            format::block_key(self.inode, first),
-            format::block_key(self.inode, end),
-        );
+        let (low, high) = (self.key(first), self.key(end));
         let records = self.writer.records;
         match end - first {
             1 => records.delete(RecordSpace::Blocks, &low)?,

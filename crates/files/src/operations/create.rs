@@ -3,8 +3,9 @@
 use super::{FileWriter, MAX_LINKS, MAX_TARGET_BYTES, check_name, damaged, exists};
 use crate::error::{Error, ErrorKind, Result};
 use crate::records::format::{self, InodeRecord, OrphanKind};
+use crate::records::locality::Locality;
 use crate::records::{ReadDependence, RecordSpace};
-use crate::types::{Attributes, FileKind, Inode, NewNode};
+use crate::types::{Attributes, ContentOrder, FileKind, Inode, NewNode};
 
 /// The bit of a mode that hands the group of a directory on to what is created in it.
 const SET_GROUP: u32 = 0o2000;
@@ -19,6 +20,10 @@ impl FileWriter<'_> {
         let inode = self.context.next_inode()?;
         let mut record = self.new_record(&directory, node)?;
         record.links = 1;
+        let has_contents = matches!(node.kind, FileKind::Regular | FileKind::Directory);
+        if has_contents && self.context.layout().order == ContentOrder::ByPath {
+            record.locality = directory.locality.child(inode, node.kind, name);
+        }
         record.known_as = (parent.0, name.to_vec());
         self.put_entry(parent, name, inode, node.kind)?;
         self.add_inode(inode, &record)?;
@@ -46,7 +51,9 @@ impl FileWriter<'_> {
     pub(crate) fn create_unnamed(&self, parent: Inode, node: &NewNode<'_>) -> Result<Attributes> {
         let directory = self.load_living_directory(parent)?;
         let inode = self.context.next_inode()?;
-        let record = self.new_record(&directory, node)?;
+        let mut record = self.new_record(&directory, node)?;
+        // Its blocks stand before those of the directory's files.
+        record.locality = directory.locality;
         self.add_inode(inode, &record)?;
         self.add_orphan(inode, OrphanKind::Unnamed)?;
         self.reader().attributes_of(inode, &record)
@@ -103,6 +110,7 @@ impl FileWriter<'_> {
             modified: now,
             changed: now,
             known_as: (0, Vec::new()),
+            locality: Locality::default(),
             inline: match node.kind {
                 FileKind::Regular => Some(Vec::new()),
                 FileKind::Symlink => Some(node.target.to_vec()),

@@ -14,6 +14,7 @@
 
 mod allocate;
 mod attributes;
+mod block_streams;
 mod contents;
 mod copy;
 mod create;
@@ -28,7 +29,7 @@ pub(crate) use streams::FileStreams;
 use crate::error::{Error, ErrorKind, Result};
 use crate::records::format::{self, DamagedRecord, InodeRecord};
 use crate::records::{ReadDependence, ReadRecords, RecordSpace, WriteRecords};
-use crate::types::{FileKind, Inode, Timestamp};
+use crate::types::{ContentOrder, FileKind, Inode, Timestamp};
 use std::cell::RefCell;
 
 /// Largest size of a file, in bytes.
@@ -45,6 +46,7 @@ const MAX_LINKS: u32 = i32::MAX as u32;
 pub(crate) struct FileLayout {
     pub(crate) block_bytes: u64,
     pub(crate) inline_bytes: u64,
+    pub(crate) order: ContentOrder,
 }
 
 /// What an operation needs to know about the file system apart from its records.

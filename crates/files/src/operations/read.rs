@@ -1,8 +1,10 @@
 //! Operations that read names and contents.
 
+use super::streams::FileStreams;
 use super::{FileReader, check_name, damaged, invalid, is_a_directory, not_found};
 use crate::error::{Error, ErrorKind, Result};
 use crate::records::format::{self, InodeRecord};
+use crate::records::locality::Locality;
 use crate::records::{ReadDependence, RecordSpace, WalkedValues};
 use crate::types::{Attributes, DirectoryEntry, FileKind, Inode, SeekTarget};
 use std::ops::{ControlFlow, Range};
@@ -72,10 +74,13 @@ impl FileReader<'_> {
     pub(crate) fn read(&self, inode: Inode, offset: u64, length: usize, out: &mut Vec<u8>) -> Result<()> {
         let record = self.load_file(inode, ReadDependence::Isolated)?;
         if offset == 0
-            && let Some(next) = self.streams.and_then(|streams| streams.note(inode))
+            && let Some(streams) = self.streams
         {
             // An error would be that of another file.
-            let _ = self.bring(next);
+            let _ = match record.locality.is_empty() {
+                true => streams.note(inode).map_or(Ok(()), |next| self.bring(next)),
+                false => self.bring_along(streams, inode, &record),
+            };
         }
         self.read_contents(inode, &record, offset, length, out)
     }
@@ -92,10 +97,37 @@ impl FileReader<'_> {
             .flat_map(|inode| {
                 blocks
                     .clone()
-                    .map(move |block| format::block_key(Inode(inode), block))
+                    .map(move |block| format::block_key(&Locality::default(), Inode(inode), block))
             })
             .collect();
         self.records.get_many(RecordSpace::Blocks, &keys)?;
+        Ok(())
+    }
+
+    /// If files are read in the order of their paths, brings the blocks that follow into memory.
+    fn bring_along(&self, streams: &FileStreams, inode: Inode, record: &InodeRecord) -> Result<()> {
+        if record.blocks == 0 {
+            return Ok(());
+        }
+        let first = format::block_key(&record.locality, inode, 0);
+        let end = format::blocks_end(&record.locality, inode).unwrap_or_default();
+        let Some(ahead) = streams.note_blocks(&first, &end) else {
+            return Ok(());
+        };
+        // A scan reads values that lie together at once, which single lookups do not.
+        let (mut brought, mut last) = (0, Vec::new());
+        let (space, values) = (RecordSpace::Blocks, WalkedValues::All);
+        self.records
+            .walk(space, &ahead.from, None, values, &mut |key, value| {
+                brought += value.len();
+                last.clear();
+                last.extend_from_slice(key);
+                match brought < ahead.bytes {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            })?;
+        streams.note_brought(&first, last);
         Ok(())
     }
 
@@ -120,7 +152,7 @@ impl FileReader<'_> {
         }
         out.reserve(length as usize);
         if record.blocks > 0 {
-            self.read_blocks(inode, offset, offset + length, out)?;
+            self.read_blocks(inode, record, offset..offset + length, out)?;
         }
         out.resize(length as usize, 0);
         Ok(())
@@ -128,13 +160,20 @@ impl FileReader<'_> {
 
     /// Appends the bytes of a file from `offset` to before `end` to `out`, which is empty, up to
     /// the last byte that is stored.
-    fn read_blocks(&self, inode: Inode, offset: u64, end: u64, out: &mut Vec<u8>) -> Result<()> {
+    fn read_blocks(
+        &self,
+        inode: Inode,
+        record: &InodeRecord,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (offset, end) = (range.start, range.end);
         let bytes = self.block_bytes;
         let (mut first, last) = (offset / bytes, (end - 1) / bytes);
         while first <= last {
             let until = last.min(first + BLOCKS_AT_ONCE - 1);
             let keys: Vec<Vec<u8>> = (first..=until)
-                .map(|block| format::block_key(inode, block))
+                .map(|block| format::block_key(&record.locality, inode, block))
                 .collect();
             let values = self.records.get_many(RecordSpace::Blocks, &keys)?;
             for (block, value) in (first..=until).zip(values) {
@@ -176,12 +215,12 @@ impl FileReader<'_> {
             (SeekTarget::Data, true) => Ok(offset),
             (SeekTarget::Hole, true) => Ok(record.size),
             (SeekTarget::Data, false) => {
-                let found = self.next_block(inode, offset / self.block_bytes, NextBlock::Stored)?;
+                let found = self.next_block(inode, record, offset / self.block_bytes, NextBlock::Stored)?;
                 let found = found.map(|block| offset.max(block * self.block_bytes));
                 found.filter(|&at| at < record.size).ok_or_else(nothing)
             }
             (SeekTarget::Hole, false) => {
-                let found = self.next_block(inode, offset / self.block_bytes, NextBlock::Absent)?;
+                let found = self.next_block(inode, record, offset / self.block_bytes, NextBlock::Absent)?;
                 let at = found.map_or(record.size, |block| {
                     offset.max(block.saturating_mul(self.block_bytes))
                 });
@@ -191,9 +230,15 @@ impl FileReader<'_> {
     }
 
     /// Returns the first block from `first` on that is stored or absent.
-    fn next_block(&self, inode: Inode, first: u64, wanted: NextBlock) -> Result<Option<u64>> {
+    fn next_block(
+        &self,
+        inode: Inode,
+        record: &InodeRecord,
+        first: u64,
+        wanted: NextBlock,
+    ) -> Result<Option<u64>> {
         let (mut expected, mut found, mut damage) = (first, None, None);
-        self.walk_blocks(inode, first, u64::MAX, &mut |block| {
+        self.walk_blocks(inode, record, first..u64::MAX, &mut |block| {
             let block = match block {
                 Ok(block) => block,
                 Err(error) => {
@@ -222,28 +267,35 @@ impl FileReader<'_> {
     fn walk_blocks(
         &self,
         inode: Inode,
-        first: u64,
-        end: u64,
+        record: &InodeRecord,
+        blocks: Range<u64>,
         visit: &mut dyn FnMut(Result<u64>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let (low, high) = (format::block_key(inode, first), format::block_key(inode, end));
+        let key = |block| format::block_key(&record.locality, inode, block);
+        let (low, high) = (key(blocks.start), key(blocks.end));
         self.records.walk(
             RecordSpace::Blocks,
             &low,
             Some(&high),
             WalkedValues::Short,
             &mut |key, _| {
-                let block = format::split_block_key(key).map(|(_, block)| block);
+                let block = format::split_block_key(key).map(|(_, _, block)| block);
                 visit(block.map_err(|damage| damaged(RecordSpace::Blocks, key, damage)))
             },
         )
     }
 
     /// Returns how many blocks from `first` to before `end` are stored.
-    pub(crate) fn count_blocks(&self, inode: Inode, first: u64, end: u64) -> Result<u64> {
+    pub(crate) fn count_blocks(
+        &self,
+        inode: Inode,
+        record: &InodeRecord,
+        first: u64,
+        end: u64,
+    ) -> Result<u64> {
         let mut count = 0;
         if first < end {
-            self.walk_blocks(inode, first, end, &mut |_| {
+            self.walk_blocks(inode, record, first..end, &mut |_| {
                 count += 1;
                 ControlFlow::Continue(())
             })?;

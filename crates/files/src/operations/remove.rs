@@ -127,14 +127,15 @@ impl FileWriter<'_> {
         }
         if end - first <= FEW_BLOCKS {
             for block in first..end {
-                let key = format::block_key(inode, block);
+                let key = format::block_key(&record.locality, inode, block);
                 self.records.delete(RecordSpace::Blocks, &key)?;
             }
             return Ok(());
         }
-        let (low, high) = (format::block_key(inode, first), format::inode_end(inode));
-        let high = high.as_ref().map(|high| &high[..]);
-        self.records.delete_range(RecordSpace::Blocks, &low, high)
+        let low = format::block_key(&record.locality, inode, first);
+        let high = format::blocks_end(&record.locality, inode);
+        self.records
+            .delete_range(RecordSpace::Blocks, &low, high.as_deref())
     }
 
     fn delete_all(&self, space: RecordSpace, inode: Inode) -> Result<()> {

@@ -1,10 +1,12 @@
 //! Files that are read one after the other.
 //!
-//! A program that reads a tree reads its files about in the order in which they were created: an
-//! archiver, a search, a version control system, a build. Each small file that is not in memory
-//! makes it wait for the device, though the device could read many at once. So a reader who
-//! continues such a stream also reads the files that are next, in one batch.
+//! A program that reads a tree reads its files about in the order in which they were created, or in
+//! that of their paths: an archiver, a search, a version control system, a build. Each small file
+//! that is not in memory makes it wait for the device, though the device could read many at once.
+//! So a reader who continues such a stream also reads the files that are next, in one batch. By
+//! path, this works only where contents are [ordered by path](super::block_streams).
 
+use super::block_streams::{BlockStreams, BlocksAhead};
 use crate::types::Inode;
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -47,6 +49,7 @@ struct RecentStreams {
 #[derive(Debug, Default)]
 pub(crate) struct FileStreams {
     recent: Mutex<RecentStreams>,
+    by_path: Mutex<BlockStreams>,
 }
 
 impl FileStreams {
@@ -77,6 +80,17 @@ impl FileStreams {
         let first = stream.ahead.max(inode.0 + 1);
         stream.ahead = inode.0.saturating_add(1 + wanted);
         Some(first..stream.ahead)
+    }
+
+    /// Like [`FileStreams::note`], where contents are ordered by path: the file's blocks have keys
+    /// from `first` to before `end`.
+    pub(super) fn note_blocks(&self, first: &[u8], end: &[u8]) -> Option<BlocksAhead> {
+        self.by_path.try_lock()?.note(first, end)
+    }
+
+    /// Notes the last key that was read ahead for the file whose first block has the key `first`.
+    pub(super) fn note_brought(&self, first: &[u8], last: Vec<u8>) {
+        self.by_path.lock().note_brought(first, last);
     }
 }
 

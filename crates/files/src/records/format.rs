@@ -1,4 +1,4 @@
-//! The encoding of files in keyspaces, format version 1.
+//! The encoding of files in keyspaces, format version 2. Version 1 knows no localities.
 //!
 //! A file system NAME has seven keyspaces, `files.NAME.` with the endings below. Integers in keys
 //! are big-endian, so that byte order equals numeric order. I is an inode number (8 bytes). The
@@ -8,7 +8,8 @@
 //! ENDING      KEY                                      VALUE
 //! names       I of the directory, then the name        the entry
 //! inodes      I                                        the inode
-//! blocks      I, number of the block (8 bytes)         contents, then zeros to the block's end (append)
+//! blocks      locality, I, number of the block (8      contents, then zeros to the block's end (append)
+//!             bytes)
 //! counts      I of a directory                         number of its subdirectories, 64 bits, signed (add)
 //! times       I of a directory, then what happened     the time, for comparison of bytes (maximum)
 //!             last: 1 a change of names, 2 a change of
@@ -29,6 +30,7 @@
 //!      8     2  version
 //!     10     4  bytes of a block
 //!     14     4  most bytes of contents that stand in the inode
+//!     18     1  the order of contents (version 2): 1 by path. Version 1 orders by inode
 //! ```
 //!
 //! An entry of a directory:
@@ -45,7 +47,8 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  kind
-//!      1     1  bit 0: the contents stand here; bit 1: the inode may have extended attributes
+//!      1     1  bit 0: the contents stand here; bit 1: the inode may have extended attributes;
+//!               bit 2: it has a locality
 //!      2     2  permission bits
 //!      4     4  user
 //!      8     4  group
@@ -61,15 +64,32 @@
 //!     88    12  when it last changed; of a directory, unused
 //!    100     8  a directory that contained it, 0 for none
 //!    108     1  length of the name that it had there
-//!    109        that name, then the contents or the target of the symbolic link
+//!    109        that name; if it has a locality, the length of this (1 byte) and this; then the
+//!               contents or the target of the symbolic link
 //! ```
+//!
+//! The [locality](locality) of an inode consists of names, each followed by a zero byte.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use crate::types::{FileKind, Inode, Timestamp};
+use super::RecordSpace;
+use super::locality::Locality;
+use crate::types::{ContentOrder, FileKind, Inode, Timestamp};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 
 /// The version of this encoding.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
+
+/// The version whose file systems order contents by path. What is ordered by inode stays readable
+/// for version 1.
+const BY_PATH: u16 = 2;
+
+/// Returns the version of the header of a new file system.
+pub(crate) fn version_of(order: ContentOrder) -> u16 {
+    match order {
+        ContentOrder::ByInode => 1,
+        ContentOrder::ByPath => BY_PATH,
+    }
+}
 
 const MAGIC: &[u8; 8] = b"ALLUFILE";
 
@@ -96,6 +116,7 @@ pub(crate) struct HeaderRecord {
     pub(crate) version: u16,
     pub(crate) block_bytes: u32,
     pub(crate) inline_bytes: u32,
+    pub(crate) order: ContentOrder,
 }
 
 /// What is stored about an inode.
@@ -120,6 +141,8 @@ pub(crate) struct InodeRecord {
     pub(crate) changed: Timestamp,
     /// A directory and a name there by which the inode was known. It may be outdated.
     pub(crate) known_as: (u64, Vec<u8>),
+    /// Where its blocks, or those of the files in it, stand among those of others.
+    pub(crate) locality: Locality,
     /// The contents or the target, if they stand in this record.
     pub(crate) inline: Option<Vec<u8>>,
 }
@@ -179,6 +202,9 @@ impl HeaderRecord {
             .u16(self.version)
             .u32(self.block_bytes)
             .u32(self.inline_bytes);
+        if self.version >= BY_PATH {
+            out.push(1);
+        }
         out
     }
 
@@ -196,6 +222,7 @@ impl HeaderRecord {
                 version,
                 block_bytes: 0,
                 inline_bytes: 0,
+                order: ContentOrder::ByInode,
             });
         }
         let (block_bytes, inline_bytes) = (reader.u32()?, reader.u32()?);
@@ -204,10 +231,22 @@ impl HeaderRecord {
                 what: "has an impossible block size",
             });
         }
+        let order = match version {
+            ..BY_PATH => ContentOrder::ByInode,
+            _ => match reader.u8()? {
+                1 => ContentOrder::ByPath,
+                _ => {
+                    return Err(DamagedRecord {
+                        what: "has an unknown order of contents",
+                    });
+                }
+            },
+        };
         Ok(HeaderRecord {
             version,
             block_bytes,
             inline_bytes,
+            order,
         })
     }
 }
@@ -217,11 +256,17 @@ impl InodeRecord {
         let inline = self.inline.as_deref().unwrap_or_default();
         let name = &self.known_as.1;
         let name = name.get(..MAX_NAME).unwrap_or(name);
-        let mut out = Vec::with_capacity(109 + name.len() + inline.len());
+        let locality = self.locality.as_bytes();
+        let flags = [self.inline.is_some(), self.is_extended, !locality.is_empty()];
+        let flags = flags
+            .iter()
+            .rev()
+            .fold(0, |flags, flag| flags << 1 | u8::from(*flag));
+        let mut out = Vec::with_capacity(110 + name.len() + locality.len() + inline.len());
         let mut writer = ByteWriter::new(&mut out);
         writer
             .u8(kind_number(self.kind))
-            .u8(u8::from(self.inline.is_some()) | u8::from(self.is_extended) << 1)
+            .u8(flags)
             .u16(self.mode as u16)
             .u32(self.user)
             .u32(self.group)
@@ -234,11 +279,11 @@ impl InodeRecord {
         for time in [self.created, self.accessed, self.modified, self.changed] {
             write_time(&mut writer, time);
         }
-        writer
-            .u64(self.known_as.0)
-            .u8(name.len() as u8)
-            .bytes(name)
-            .bytes(inline);
+        writer.u64(self.known_as.0).u8(name.len() as u8).bytes(name);
+        if !locality.is_empty() {
+            writer.u8(locality.len() as u8).bytes(locality);
+        }
+        writer.bytes(inline);
         out
     }
 
@@ -246,12 +291,12 @@ impl InodeRecord {
         let mut reader = ByteReader::new(bytes);
         let kind = kind_of(reader.u8()?)?;
         let flags = reader.u8()?;
-        if flags > 3 {
+        if flags > 7 {
             return Err(DamagedRecord {
                 what: "has unknown flags",
             });
         }
-        let (is_inline, is_extended) = (flags & 1 != 0, flags & 2 != 0);
+        let (is_inline, is_extended, has_locality) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
         let record = InodeRecord {
             kind,
             mode: u32::from(reader.u16()?),
@@ -269,10 +314,18 @@ impl InodeRecord {
             modified: read_time(&mut reader)?,
             changed: read_time(&mut reader)?,
             known_as: (reader.u64()?, Vec::new()),
+            locality: Locality::default(),
             inline: None,
         };
         let length = usize::from(reader.u8()?);
         let name = reader.take(length)?.to_vec();
+        let locality = match has_locality {
+            true => {
+                let length = usize::from(reader.u8()?);
+                Locality::decode(reader.take(length)?)?
+            }
+            false => Locality::default(),
+        };
         let rest = reader.take(reader.remaining())?;
         if is_inline && rest.len() as u64 != record.size {
             return Err(DamagedRecord {
@@ -284,6 +337,7 @@ impl InodeRecord {
         }
         Ok(InodeRecord {
             known_as: (record.known_as.0, name),
+            locality,
             inline: is_inline.then(|| rest.to_vec()),
             ..record
         })
@@ -307,8 +361,15 @@ pub(crate) fn name_key(inode: Inode, name: &[u8]) -> Vec<u8> {
     key
 }
 
-pub(crate) fn block_key(inode: Inode, block: u64) -> Vec<u8> {
-    name_key(inode, &block.to_be_bytes())
+pub(crate) fn block_key(locality: &Locality, inode: Inode, block: u64) -> Vec<u8> {
+    let (locality, inode, block) = (locality.as_bytes(), inode.0.to_be_bytes(), block.to_be_bytes());
+    [locality, &inode, &block].concat()
+}
+
+/// Returns the key after all blocks of an inode, or `None` if there is none.
+pub(crate) fn blocks_end(locality: &Locality, inode: Inode) -> Option<Vec<u8>> {
+    let inode = inode_end(inode)?;
+    Some([locality.as_bytes(), &inode].concat())
 }
 
 /// Splits a key that begins with an inode.
@@ -319,9 +380,27 @@ pub(crate) fn split_key(key: &[u8]) -> Decoded<(Inode, &[u8])> {
     Ok((Inode(u64::from_be_bytes(*inode)), rest))
 }
 
-pub(crate) fn split_block_key(key: &[u8]) -> Decoded<(Inode, u64)> {
-    let (inode, rest) = split_key(key)?;
-    Ok((inode, decode_big(rest)?))
+/// Splits the key of a block into locality, inode and number.
+pub(crate) fn split_block_key(key: &[u8]) -> Decoded<(&[u8], Inode, u64)> {
+    let short = DamagedRecord {
+        what: "has a short key",
+    };
+    let (rest, block) = key.split_last_chunk::<8>().ok_or(short)?;
+    let (locality, inode) = rest.split_last_chunk::<8>().ok_or(short)?;
+    Ok((
+        locality,
+        Inode(u64::from_be_bytes(*inode)),
+        u64::from_be_bytes(*block),
+    ))
+}
+
+/// Returns the inode to which a record of blocks, attributes or others belongs.
+pub(crate) fn owner_of(space: RecordSpace, key: &[u8]) -> Decoded<Inode> {
+    match space {
+        RecordSpace::Blocks => Ok(split_block_key(key)?.1),
+        RecordSpace::System => lettered_inode(key),
+        _ => Ok(split_key(key)?.0),
+    }
 }
 
 fn decode_big(bytes: &[u8]) -> Decoded<u64> {

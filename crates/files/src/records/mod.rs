@@ -10,6 +10,7 @@ pub(crate) mod format;
 mod in_snapshot;
 mod in_transaction;
 mod keyspaces;
+pub(crate) mod locality;
 
 #[cfg(test)]
 mod tests;

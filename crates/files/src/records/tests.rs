@@ -1,7 +1,9 @@
 //! Tests of the encoding.
 
+use super::RecordSpace;
 use super::format::*;
-use crate::types::{FileKind, Inode, Timestamp};
+use super::locality::Locality;
+use crate::types::{ContentOrder, FileKind, Inode, Timestamp};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -12,6 +14,10 @@ fn time(seconds: i64) -> Timestamp {
         seconds,
         nanoseconds: 999_999_999,
     }
+}
+
+fn locality() -> Locality {
+    Locality::default().child(Inode(7), FileKind::Regular, b"xyz")
 }
 
 fn record() -> InodeRecord {
@@ -32,6 +38,7 @@ fn record() -> InodeRecord {
         modified: time(2),
         changed: time(3),
         known_as: (1, b"name".to_vec()),
+        locality: Locality::default(),
         inline: Some(b"hello".to_vec()),
     }
 }
@@ -39,9 +46,10 @@ fn record() -> InodeRecord {
 #[test]
 fn the_bytes_of_version_1_do_not_change() {
     let header = HeaderRecord {
-        version: VERSION,
+        version: 1,
         block_bytes: 16 << 10,
         inline_bytes: 2048,
+        order: ContentOrder::ByInode,
     };
     assert_eq!(hex(&header.encode()), "414c4c5546494c4501000040000000080000");
     let fixed = "0103ed09e803000064000000020000000300000000000000050000000000000000000000000000000000000001\
@@ -50,7 +58,10 @@ fn the_bytes_of_version_1_do_not_change() {
     assert_eq!(hex(&record().encode()), format!("{fixed}6e616d6568656c6c6f"));
     let inode = Inode(0x0102);
     assert_eq!(hex(&name_key(inode, b"ab")), "00000000000001026162");
-    assert_eq!(hex(&block_key(inode, 3)), "00000000000001020000000000000003");
+    assert_eq!(
+        hex(&block_key(&Locality::default(), inode, 3)),
+        "00000000000001020000000000000003"
+    );
     assert_eq!(hex(&time_key(inode, CHANGED)), "000000000000010202");
     assert_eq!(hex(&orphan_key(inode)), "6f0000000000000102");
     assert_eq!(hex(&parent_key(inode)), "700000000000000102");
@@ -66,6 +77,29 @@ fn the_bytes_of_version_1_do_not_change() {
 }
 
 #[test]
+fn the_bytes_of_version_2_do_not_change() {
+    let header = HeaderRecord {
+        version: 2,
+        block_bytes: 4 << 10,
+        inline_bytes: 0,
+        order: ContentOrder::ByPath,
+    };
+    assert_eq!(hex(&header.encode()), "414c4c5546494c450200001000000000000001");
+    assert_eq!(HeaderRecord::decode(&header.encode()), Ok(header));
+    let by_path = InodeRecord {
+        locality: locality(),
+        ..record()
+    };
+    let (old, new) = (hex(&record().encode()), hex(&by_path.encode()));
+    assert_eq!(
+        new,
+        format!("0107{}0478797a0068656c6c6f", &old[4..old.len() - 10])
+    );
+    let key = hex(&block_key(&locality(), Inode(0x0102), 3));
+    assert_eq!(key, "78797a0000000000000001020000000000000003");
+}
+
+#[test]
 fn what_is_encoded_is_decoded() {
     let inline = record();
     let blocks = InodeRecord {
@@ -76,7 +110,11 @@ fn what_is_encoded_is_decoded() {
         known_as: (0, Vec::new()),
         ..record()
     };
-    for record in [inline, blocks] {
+    let by_path = InodeRecord {
+        locality: locality(),
+        ..record()
+    };
+    for record in [inline, blocks, by_path] {
         assert_eq!(InodeRecord::decode(&record.encode()), Ok(record));
     }
     for kind in [
@@ -97,7 +135,12 @@ fn what_is_encoded_is_decoded() {
         );
     }
     assert!(ordered_time(time(-1)) < ordered_time(time(0)) && ordered_time(time(0)) < ordered_time(time(1)));
-    assert_eq!(split_block_key(&block_key(Inode(1), 5)), Ok((Inode(1), 5)));
+    for locality in [Locality::default(), locality()] {
+        let key = block_key(&locality, Inode(1), 5);
+        assert_eq!(split_block_key(&key), Ok((locality.as_bytes(), Inode(1), 5)));
+        assert!(key < blocks_end(&locality, Inode(1)).unwrap());
+        assert_eq!(owner_of(RecordSpace::Blocks, &key), Ok(Inode(1)));
+    }
     assert_eq!(decode_parent(&parent(Inode(4), b"x")), Ok((Inode(4), &b"x"[..])));
     assert_eq!(inode_end(Inode(1)), Some(inode_key(Inode(2))));
     assert_eq!(inode_end(Inode(u64::MAX)), None);
@@ -105,7 +148,11 @@ fn what_is_encoded_is_decoded() {
 
 #[test]
 fn other_bytes_are_damage_and_no_panic() {
-    let bytes = record().encode();
+    let bytes = InodeRecord {
+        locality: locality(),
+        ..record()
+    };
+    let bytes = bytes.encode();
     for length in 0..bytes.len() {
         assert!(InodeRecord::decode(&bytes[..length]).is_err(), "{length} bytes");
     }
@@ -133,6 +180,7 @@ fn other_bytes_are_damage_and_no_panic() {
         version: VERSION + 1,
         block_bytes: 0,
         inline_bytes: 0,
+        order: ContentOrder::ByInode,
     };
     assert_eq!(HeaderRecord::decode(&newer.encode()), Ok(newer));
     newer.version = VERSION;

@@ -50,12 +50,11 @@ fn concerned(store: &FileStore, keyspace: &str, key: &[u8]) -> Option<(Inode, Ve
 /// Returns the inode that a record is about, and the name if it is that of a name in it.
 pub(super) fn concerned_by(space: RecordSpace, key: &[u8]) -> Option<(Inode, Vec<u8>)> {
     match space {
-        RecordSpace::System => Some((format::lettered_inode(key).ok()?, Vec::new())),
         RecordSpace::Names => {
             let (parent, name) = format::split_key(key).ok()?;
             Some((parent, name.to_vec()))
         }
-        _ => Some((format::split_key(key).ok()?.0, Vec::new())),
+        _ => Some((format::owner_of(space, key).ok()?, Vec::new())),
     }
 }
 

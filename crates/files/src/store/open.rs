@@ -10,6 +10,7 @@ use super::ticks::DirectoryTicks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::{FileLayout, FileStreams, damaged};
 use crate::records::format::{self, HeaderRecord, InodeRecord};
+use crate::records::locality::Locality;
 use crate::records::{BRANCHES, FileKeyspaces, KEYSPACE_PREFIX, RecordSpace, keyspace_name};
 use crate::types::{FileKind, Inode};
 use alluvium::{Db, Durability, LockTable, WriteBatch};
@@ -104,6 +105,7 @@ fn header(db: &Db, name: &str) -> Result<Option<FileLayout>> {
     Ok(Some(FileLayout {
         block_bytes: u64::from(header.block_bytes),
         inline_bytes: u64::from(header.inline_bytes),
+        order: header.order,
     }))
 }
 
@@ -112,7 +114,8 @@ fn create(db: &Db, name: &str, options: &FilesOptions, layout: FileLayout) -> Re
     let spaces = FileKeyspaces::create(db, name, |space| options.keyspace(space))?;
     let now = (options.clock)();
     let header = HeaderRecord {
-        version: format::VERSION,
+        version: format::version_of(layout.order),
+        order: layout.order,
         block_bytes: layout.block_bytes as u32,
         inline_bytes: layout.inline_bytes as u32,
     };
@@ -133,6 +136,7 @@ fn create(db: &Db, name: &str, options: &FilesOptions, layout: FileLayout) -> Re
         modified: now,
         changed: now,
         known_as: (0, Vec::new()),
+        locality: Locality::default(),
         inline: None,
     };
     let mut batch = WriteBatch::new().durability(Durability::Disk);

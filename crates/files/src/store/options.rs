@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::FileLayout;
 use crate::records::RecordSpace;
-use crate::types::Timestamp;
+use crate::types::{ContentOrder, Timestamp};
 use alluvium::{Compression, KeyspaceOptions, Structure};
 use std::fmt;
 use std::sync::Arc;
@@ -39,6 +39,7 @@ pub(crate) type FileClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct FilesOptions {
     pub(crate) block_bytes: u32,
     pub(crate) inline_bytes: u32,
+    pub(crate) order: ContentOrder,
     pub(crate) blocks: Structure,
     pub(crate) value_threshold: Option<u32>,
     pub(crate) compression: Compression,
@@ -50,6 +51,7 @@ impl fmt::Debug for FilesOptions {
         f.debug_struct("FilesOptions")
             .field("block_bytes", &self.block_bytes)
             .field("inline_bytes", &self.inline_bytes)
+            .field("order", &self.order)
             .field("blocks", &self.blocks)
             .field("value_threshold", &self.value_threshold)
             .field("compression", &self.compression)
@@ -62,6 +64,7 @@ impl Default for FilesOptions {
         FilesOptions {
             block_bytes: BLOCK_BYTES,
             inline_bytes: INLINE_BYTES,
+            order: ContentOrder::ByPath,
             blocks: Structure::Tiered,
             value_threshold: None,
             compression: Compression::None,
@@ -98,6 +101,14 @@ impl FilesOptions {
     #[must_use]
     pub fn inline_bytes(mut self, bytes: u32) -> FilesOptions {
         self.inline_bytes = bytes;
+        self
+    }
+
+    /// Sets the order of the contents of different files in the store. Default:
+    /// [`ContentOrder::ByPath`].
+    #[must_use]
+    pub fn order(mut self, order: ContentOrder) -> FilesOptions {
+        self.order = order;
         self
     }
 
@@ -154,6 +165,7 @@ impl FilesOptions {
         Ok(FileLayout {
             block_bytes: u64::from(block),
             inline_bytes: u64::from(inline),
+            order: self.order,
         })
     }
 

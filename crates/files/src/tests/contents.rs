@@ -1,9 +1,9 @@
 //! Contents, extended attributes and paths.
 
-use super::{TestPlace, attributes, directory, fails, file, names, node, size};
+use super::{TestPlace, attributes, directory, fails, file, names, node, size, stepping_options};
 use crate::{
-    AllocateMode, ErrorKind, FileKind, FilePaths, FileSystem, Inode, LastLink, NewNode, SeekTarget, SetMode,
-    WritePosition,
+    AllocateMode, ContentOrder, ErrorKind, FileKind, FilePaths, FileSystem, Files, FilesOptions, Inode,
+    LastLink, NewNode, RenameMode, SeekTarget, SetMode, WritePosition,
 };
 
 const ROOT: Inode = Inode::ROOT;
@@ -32,7 +32,7 @@ fn contents_are_read_as_written_across_blocks() {
 
 #[test]
 fn files_that_are_read_in_order_are_read_ahead() {
-    let place = TestPlace::new();
+    let place = TestPlace::with(&stepping_options(512, 100).order(ContentOrder::ByInode));
     let files = &place.files;
     let contents = |number: usize| vec![number as u8 | 1; 20 * number];
     let inodes: Vec<Inode> = (0..200)
@@ -77,6 +77,87 @@ fn files_that_are_read_in_order_are_read_ahead() {
         0,
         "a transaction depends on what it reads"
     );
+    place.verify();
+}
+
+/// Returns the paths of all blocks in the order of their keys, each once.
+fn order_of_blocks(place: &TestPlace) -> Vec<Vec<u8>> {
+    let blocks = place.db.existing_keyspace("files.test.blocks").unwrap();
+    let mut paths = Vec::new();
+    for key in blocks.range::<&[u8]>(..).keys() {
+        let key = key.unwrap();
+        let names = key[..key.len() - 16].strip_suffix(&[0]).unwrap_or_default();
+        paths.push(names.to_vec());
+    }
+    paths.dedup();
+    paths
+}
+
+#[test]
+fn contents_are_in_the_order_of_the_paths_where_files_were_created() {
+    let place = TestPlace::with(&stepping_options(512, 100));
+    let files = &place.files;
+    let mut expected = Vec::new();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut numbers: Vec<u32> = (0..120).collect();
+    random.shuffle(&mut numbers);
+    for number in numbers {
+        let directory = format!("/d{}/e{}", number % 3, number % 5);
+        files.create_directories(directory.as_bytes(), 0o755).unwrap();
+        let path = format!("{directory}/{number:03}");
+        files.write_file(path.as_bytes(), &[1; 700], 0o644).unwrap();
+        expected.push(path[1..].replace('/', "\0").into_bytes());
+    }
+    expected.sort();
+    assert_eq!(order_of_blocks(&place), expected);
+    // A rename leaves the blocks where they are, and a removal finds them.
+    let d0 = files.resolve(b"/d0").unwrap();
+    files
+        .rename(ROOT, b"d1", d0, b"moved", RenameMode::Replace)
+        .unwrap();
+    assert_eq!(order_of_blocks(&place), expected);
+    assert_eq!(files.read_file(b"/d0/moved/e4/004").unwrap(), [1; 700]);
+    files.remove_all(b"/d0/moved").unwrap();
+    expected.retain(|path| !path.starts_with(b"d1"));
+    assert_eq!(order_of_blocks(&place), expected);
+    place.verify();
+    // The order is that which the file system was created with.
+    let TestPlace { db, files } = place;
+    drop(files);
+    let files = Files::open_with(&db, "test", &FilesOptions::new()).unwrap();
+    let first = files.resolve(b"/d0/e0/000").unwrap();
+    files.write(first, WritePosition::At(5000), b"more").unwrap();
+    let place = TestPlace { db, files };
+    assert_eq!(order_of_blocks(&place), expected);
+    place.verify();
+}
+
+#[test]
+fn files_that_are_read_in_the_order_of_paths_are_read_ahead() {
+    let place = TestPlace::with(&stepping_options(512, 100));
+    let files = &place.files;
+    let mut random = fastrand::Rng::with_seed(2);
+    let mut numbers: Vec<usize> = (0..300).collect();
+    random.shuffle(&mut numbers);
+    let mut inodes = vec![ROOT; 300];
+    let contents = |number: usize| vec![number as u8 | 1; 20 * number];
+    for number in numbers {
+        let one = file(files, ROOT, format!("{number:03}").as_bytes());
+        files.write(one, WritePosition::At(0), &contents(number)).unwrap();
+        inodes[number] = one;
+    }
+    let read = |files: &dyn FileSystem, numbers: &mut dyn Iterator<Item = usize>| {
+        let before = place.db.stats().operations.scans;
+        for number in numbers {
+            assert_eq!(files.read(inodes[number], 0, 10_000).unwrap(), contents(number));
+        }
+        place.db.stats().operations.scans - before
+    };
+    assert_eq!(read(files, &mut (0..300).rev()), 0);
+    let forwards = read(files, &mut (0..300));
+    assert!((2..20).contains(&forwards), "{forwards} scans");
+    let transaction = files.begin();
+    assert_eq!(read(&transaction, &mut (0..300)), 0);
     place.verify();
 }
 

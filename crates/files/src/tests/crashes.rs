@@ -4,7 +4,7 @@
 use super::generate::operation;
 use super::perform::{FileOperation, OperationOutcome, perform};
 use super::reference::{ReferenceFiles, ViewState};
-use super::stepping_options;
+use super::{order, stepping_options};
 use crate::{ErrorKind, FileKind, FileSystem, Files, Inode};
 use alluvium::simulation::{DirectoryOpener, StoreScale};
 use alluvium::{Db, Durability, Options, TransactionOptions};
@@ -123,7 +123,8 @@ fn options(seed: u64) -> Options {
 
 pub(super) fn open(directory: &SimDirectory, seed: u64) -> (Db, Files) {
     let db = options(seed).open_in(Arc::new(directory.clone())).unwrap();
-    let files = Files::open_with(&db, "crashed", &stepping_options(512, 200)).unwrap();
+    let options = stepping_options(512, 200).order(order(seed));
+    let files = Files::open_with(&db, "crashed", &options).unwrap();
     (db, files)
 }
 

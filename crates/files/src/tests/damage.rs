@@ -2,6 +2,7 @@
 
 use super::{TestPlace, directory, fails, file};
 use crate::records::format::{self, HeaderRecord, InodeRecord};
+use crate::records::locality::Locality;
 use crate::records::{RecordSpace, keyspace_name};
 use crate::{ErrorKind, FileSystem, Files, Inode, SetMode, WritePosition};
 use alluvium::Keyspace;
@@ -26,6 +27,13 @@ fn filled() -> (TestPlace, [Inode; 3]) {
         .unwrap();
     place.verify();
     (place, [inner, large, small])
+}
+
+/// Returns the key of a block of an inode that exists.
+fn block_key(place: &TestPlace, inode: Inode, block: u64) -> Vec<u8> {
+    let value = place.keyspace(RecordSpace::Inodes).get(format::inode_key(inode));
+    let record = InodeRecord::decode(&value.unwrap().unwrap()).unwrap();
+    format::block_key(&record.locality, inode, block)
 }
 
 /// Changes the record of an inode.
@@ -96,10 +104,7 @@ fn the_check_finds_contradictions_of_names_and_inodes() {
 fn the_check_finds_contradictions_of_contents() {
     use RecordSpace::{Blocks, Extended, Inodes};
     is_found("counts 6 blocks, and has 5", |place, [_, large, _]| {
-        place
-            .keyspace(Blocks)
-            .delete(format::block_key(large, 2))
-            .unwrap();
+        place.keyspace(Blocks).delete(block_key(place, large, 2)).unwrap();
     });
     is_found("beyond the end of the file", |place, [_, large, _]| {
         change(place, large, |record| record.size = 2000);
@@ -113,10 +118,20 @@ fn the_check_finds_contradictions_of_contents() {
             .put(format::inode_key(large), "damaged")
             .unwrap();
     });
+    is_found(
+        "block 7 of inode 3 stands among those of other files",
+        |place, [_, large, _]| {
+            let elsewhere = Locality::default().child(large, crate::FileKind::Regular, b"x");
+            place
+                .keyspace(Blocks)
+                .put(format::block_key(&elsewhere, large, 7), "x")
+                .unwrap();
+        },
+    );
     is_found("block 0 belongs to inode 99", |place, _| {
         place
             .keyspace(Blocks)
-            .put(format::block_key(Inode(99), 0), "x")
+            .put(format::block_key(&Locality::default(), Inode(99), 0), "x")
             .unwrap();
     });
     is_found("that it does not know of", |place, [_, _, small]| {
@@ -205,6 +220,7 @@ fn a_newer_version_is_refused() {
     let system = place.keyspace(RecordSpace::System);
     let header = HeaderRecord {
         version: format::VERSION + 1,
+        order: crate::ContentOrder::ByPath,
         block_bytes: 512,
         inline_bytes: 0,
     };

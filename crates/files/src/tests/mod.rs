@@ -13,8 +13,8 @@ mod transactions;
 mod views;
 
 use crate::{
-    AttributeChange, Attributes, ErrorKind, FileKind, FileSystem, Files, FilesOptions, Inode, NewNode,
-    Result, Timestamp,
+    AttributeChange, Attributes, ContentOrder, ErrorKind, FileKind, FileSystem, Files, FilesOptions, Inode,
+    NewNode, Result, Timestamp,
 };
 use alluvium::{Db, Options};
 use std::sync::Arc;
@@ -36,6 +36,14 @@ fn stepping_options(block_bytes: u32, inline_bytes: u32) -> FilesOptions {
             seconds: seconds.fetch_add(1, Ordering::Relaxed),
             nanoseconds: 7,
         })
+}
+
+/// Returns the order of contents that a test with a seed uses.
+fn order(seed: u64) -> ContentOrder {
+    match seed % 2 {
+        0 => ContentOrder::ByInode,
+        _ => ContentOrder::ByPath,
+    }
 }
 
 impl TestPlace {

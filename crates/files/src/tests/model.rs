@@ -3,7 +3,7 @@
 use super::generate::operation;
 use super::perform::{FileOperation, OperationOutcome, perform};
 use super::reference::{ReferenceFiles, ViewState};
-use super::stepping_options;
+use super::{order, stepping_options};
 use crate::{ErrorKind, Files, FilesTransaction, Inode};
 use alluvium::simulation::DirectoryOpener;
 use alluvium::{Concurrency, Db, Isolation, Options, TransactionOptions};
@@ -33,13 +33,13 @@ struct ModelRun {
     files: Files,
     reference: ReferenceFiles,
     open: Vec<ModelTransaction>,
-    layout: (u32, u32),
+    layout: (u32, u32, u64),
     conflicts: u32,
     commits: u32,
 }
 
 impl ModelRun {
-    fn new(seed: u64, layout: (u32, u32)) -> ModelRun {
+    fn new(seed: u64, layout: (u32, u32, u64)) -> ModelRun {
         let directory = Arc::new(SimDirectory::new(seed));
         let (db, files) = ModelRun::open(&directory, layout);
         ModelRun {
@@ -55,10 +55,11 @@ impl ModelRun {
         }
     }
 
-    fn open(directory: &Arc<SimDirectory>, layout: (u32, u32)) -> (Db, Files) {
+    fn open(directory: &Arc<SimDirectory>, layout: (u32, u32, u64)) -> (Db, Files) {
         let options = Options::new().memory(16 << 20).workers(1);
         let db = options.open_in(Arc::clone(directory) as Arc<_>).unwrap();
-        let files = Files::open_with(&db, "model", &stepping_options(layout.0, layout.1)).unwrap();
+        let options = stepping_options(layout.0, layout.1).order(order(layout.2));
+        let files = Files::open_with(&db, "model", &options).unwrap();
         (db, files)
     }
 
@@ -276,7 +277,8 @@ fn files_are_as_a_simple_model_says() {
     let layouts = [(512, 100), (512, 0), (4096, 2048), (1024, 1024)];
     for seed in 0..effort(8, 200) {
         println!("seed {seed}");
-        let mut run = ModelRun::new(seed, layouts[seed as usize % layouts.len()]);
+        let (block, inline) = layouts[seed as usize % layouts.len()];
+        let mut run = ModelRun::new(seed, (block, inline, seed / 4));
         for segment in 0..6 {
             for _ in 0..250 {
                 run.step();

@@ -4,8 +4,8 @@ use crate::tests::generate::operation;
 use crate::tests::model::changes;
 use crate::tests::perform::{FileOperation, OperationOutcome, perform};
 use crate::tests::reference::{ReferenceFiles, ViewState};
-use crate::tests::stepping_options;
-use crate::{ErrorKind, Files, FilesBranch, Inode, PathChangeKind};
+use crate::tests::{order, stepping_options};
+use crate::{ContentOrder, ErrorKind, Files, FilesBranch, Inode, PathChangeKind};
 use alluvium::simulation::DirectoryOpener;
 use alluvium::{Db, Options};
 use alluvium_device::simulated::SimDirectory;
@@ -65,7 +65,7 @@ fn view_of_branch() -> ViewState {
 impl BranchRun {
     fn new(seed: u64) -> BranchRun {
         let directory = Arc::new(SimDirectory::new(seed));
-        let (db, files) = BranchRun::open(&directory);
+        let (db, files) = BranchRun::open(&directory, order(seed));
         BranchRun {
             random: Rng::with_seed(seed),
             directory,
@@ -81,10 +81,10 @@ impl BranchRun {
         }
     }
 
-    fn open(directory: &Arc<SimDirectory>) -> (Db, Files) {
+    fn open(directory: &Arc<SimDirectory>, order: ContentOrder) -> (Db, Files) {
         let options = Options::new().memory(16 << 20).workers(1);
         let db = options.open_in(Arc::clone(directory) as Arc<_>).unwrap();
-        let files = Files::open_with(&db, "model", &stepping_options(512, 100)).unwrap();
+        let files = Files::open_with(&db, "model", &stepping_options(512, 100).order(order)).unwrap();
         (db, files)
     }
 
@@ -318,10 +318,10 @@ impl BranchRun {
         self.reference.view.holds.clear();
         self.reference.remove_all_unneeded();
         let nothing = Arc::new(SimDirectory::new(0));
-        let (db, files) = BranchRun::open(&nothing);
+        let (db, files) = BranchRun::open(&nothing, ContentOrder::ByInode);
         drop(std::mem::replace(&mut self.files, files));
         std::mem::replace(&mut self.db, db).close().unwrap();
-        (self.db, self.files) = BranchRun::open(&self.directory);
+        (self.db, self.files) = BranchRun::open(&self.directory, ContentOrder::ByInode);
     }
 }
 
