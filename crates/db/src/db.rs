@@ -116,7 +116,7 @@ impl Db {
         Ok(Db {
             shared: Arc::new(SharedStore {
                 committer: AsyncCommitter::new(&engine),
-                joints: Default::default(),
+                published: parking_lot::Mutex::default(),
                 engine,
                 workers: Arc::new(workers),
                 reactor: Arc::default(),

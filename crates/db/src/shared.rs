@@ -8,11 +8,12 @@ use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::schema::catalog::{CommitKeyspaces, KeyspaceDefinition};
 use crate::schema::format::{self, TreeKey};
-use crate::transaction::joint::JointTransactions;
 use crate::write::async_commit::{self, AsyncCommitter};
 use alluvium_base::SequenceNumber;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
 /// Name of a thread that closes a store after its last handle was dropped.
 const CLOSING_THREAD: &str = "alluvium-close";
@@ -27,7 +28,8 @@ pub(crate) struct SharedStore {
     pub(crate) reactor: Arc<Reactor>,
     pub(crate) committer: AsyncCommitter,
     pub(crate) recorders: LatencyRecorders,
-    pub(crate) joints: JointTransactions,
+    /// Values by the names under which parts of the program find them.
+    pub(crate) published: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
     /// Held by a thread while it closes the store, so that a second closing thread waits.
     pub(crate) closing: Arc<Mutex<()>>,
 }

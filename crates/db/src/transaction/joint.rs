@@ -6,17 +6,16 @@ use crate::error::{Error, Result};
 use crate::options::Durability;
 use parking_lot::Mutex;
 use std::any::Any;
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 /// A transaction that several parties take part in, of which one ends it. Clones are the same
 /// transaction.
 ///
-/// The party that begins the transaction publishes it under a name that cannot be guessed, and hands
-/// the name to the others. A file system and a server on the same store can so change files and keys
-/// in one commit.
+/// The party that begins the transaction publishes it under a name that cannot be guessed, and
+/// hands the name to the others. A file system and a server on the same store can so change files
+/// and keys in one commit.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -62,10 +61,6 @@ pub trait TransactionParticipant: Any + Send + Sync {
     fn commit(&self, commit: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 }
 
-/// The open joint transactions of a store, by name.
-#[derive(Debug, Default)]
-pub(crate) struct JointTransactions(Mutex<HashMap<String, Weak<JointState>>>);
-
 impl JointTransaction {
     /// Makes a transaction a joint one.
     #[must_use]
@@ -92,9 +87,10 @@ impl JointTransaction {
         );
         let half = || RandomState::new().hash_one(std::ptr::from_ref(self).addr());
         let name = format!("{:016x}{:016x}", half(), half());
-        let mut open = db.shared().joints.0.lock();
-        open.retain(|_, joint| joint.strong_count() > 0);
-        open.insert(name.clone(), Arc::downgrade(&self.inner));
+        let state: Arc<dyn Any + Send + Sync> = self.inner.clone();
+        let mut published = db.shared().published.lock();
+        published.retain(|_, other| other.strong_count() > 0);
+        published.insert(name.clone(), Arc::downgrade(&state));
         name
     }
 
@@ -115,8 +111,8 @@ impl JointTransaction {
         self.inner.transaction.lock().is_some()
     }
 
-    /// Returns the participant, which `make` creates if there is none yet. A transaction has at most
-    /// one participant.
+    /// Returns the participant, which `make` creates if there is none yet. A transaction has at
+    /// most one participant.
     pub fn participant(
         &self,
         make: impl FnOnce() -> Arc<dyn TransactionParticipant>,
@@ -159,11 +155,12 @@ fn ended() -> Error {
 }
 
 impl Db {
-    /// Returns the joint transaction with a name that [`JointTransaction::publish`] has returned, or
-    /// `None` if it has ended.
+    /// Returns the joint transaction with a name that [`JointTransaction::publish`] has returned,
+    /// or `None` if it has ended.
     #[must_use]
     pub fn joint_transaction(&self, name: &str) -> Option<JointTransaction> {
-        let inner = self.shared().joints.0.lock().get(name)?.upgrade()?;
+        let state = self.shared().published.lock().get(name)?.upgrade()?;
+        let inner = state.downcast().ok()?;
         Some(JointTransaction { inner }).filter(JointTransaction::is_open)
     }
 }

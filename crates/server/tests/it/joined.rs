@@ -228,8 +228,8 @@ fn users_write_in_a_joint_transaction_only_what_they_may_write_at_its_end() {
     admin.script("EXISTS app:a => :0");
 }
 
-/// Returns whether a joint transaction commits in which a client has run `within`, if another client
-/// has run `early` before the client joined, and `late` after its commands.
+/// Returns whether a joint transaction commits in which a client has run `within`, if another
+/// client has run `early` before the client joined, and `late` after its commands.
 #[track_caller]
 fn commits_beside(early: &str, within: &str, late: &str) -> bool {
     let fixture = Fixture::new();
