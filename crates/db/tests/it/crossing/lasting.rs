@@ -5,13 +5,15 @@ use super::model::{Change, Model, Pair};
 use super::ops::{Ending, KeyspaceNumber};
 use super::plan::KeyspacePlan;
 use super::reading;
-use super::world::{LOST, MOST_HELD, Outcome, World, told};
+use super::world::{LOST, MOST_HELD, Outcome, World, directories, told};
 use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _};
 use alluvium::{Db, Durability};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::CrashSurvival;
+use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use alluvium_storage::TierDirectories;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 impl World<'_> {
     pub(super) fn name_snapshot(&mut self) -> Outcome {
@@ -55,7 +57,7 @@ impl World<'_> {
         self.settle()?;
         self.handles.clear();
         let db = self.db.take().expect("it is open");
-        let mut candidates = Vec::new();
+        let (mut candidates, mut copies) = (Vec::new(), Vec::new());
         match ending {
             Ending::Closed => told("close", db.close())?,
             Ending::Dropped => drop(db),
@@ -65,8 +67,12 @@ impl World<'_> {
                     _ => &mut self.before_loss,
                 };
                 candidates = std::mem::take(before);
-                let images = self.disks.iter().map(|disk| disk.image(survival, seed));
-                let images = images.collect();
+                let disks = self.disks.iter();
+                let images = || -> Vec<SimDirectory> {
+                    disks.clone().map(|disk| disk.image(survival, seed)).collect()
+                };
+                copies = images();
+                let images = images();
                 db.abandon();
                 drop(db);
                 self.disks = images;
@@ -80,7 +86,7 @@ impl World<'_> {
             models.for_each(|model| model.clear(number));
         }
         self.open()?;
-        self.recover(candidates)?;
+        self.recover(candidates, &copies)?;
         self.sync()
     }
 
@@ -101,25 +107,66 @@ impl World<'_> {
         }
     }
 
-    /// Determines which of the permitted states the store has recovered.
-    fn recover(&mut self, mut candidates: Vec<Model>) -> Outcome {
-        self.model = candidates.pop().expect("at least what all of it comes to");
-        if candidates.is_empty() {
+    /// Determines which of the permitted states the store has recovered, of which `copies` are copies.
+    fn recover(&mut self, mut candidates: Vec<Model>, copies: &[SimDirectory]) -> Outcome {
+        if let [_] = &candidates[..] {
+            self.model = candidates.remove(0);
             return Ok(());
         }
+        let all = candidates.len();
         let everything = self.everything()?;
         let now_ms = self.now_ms();
         let is_it = |model: &Model| {
             let mut keyspaces = everything.iter().enumerate();
             keyspaces.all(|(number, pairs): (usize, &Vec<Pair>)| model.keyspace(number).all(now_ms) == *pairs)
         };
-        if !is_it(&self.model) {
+        let mut places: Vec<usize> = (0..all).filter(|&place| is_it(&candidates[place])).collect();
+        self.retain_by_future(&candidates, &mut places, copies)?;
+        let place = places
+            .pop()
+            .ok_or("after a kill no prefix of the commits is there")?;
+        if place + 1 < all {
             self.coverage.hit(LOST);
-            candidates.retain(is_it);
-            self.model = candidates
-                .pop()
-                .ok_or("after a kill no prefix of the commits is there")?;
         }
+        self.model = candidates.swap_remove(place);
+        Ok(())
+    }
+
+    /// Keeps the candidates that stay like the store as time passes. Those with a lost delete that
+    /// takes effect later are like those without until then.
+    fn retain_by_future(
+        &self,
+        candidates: &[Model],
+        places: &mut Vec<usize>,
+        copies: &[SimDirectory],
+    ) -> Outcome {
+        let now_ms = self.now_ms();
+        let keyspaces = 0..self.names.len();
+        let is_same = |one: &Model, other: &Model, time_ms: u64| {
+            let mut all = keyspaces.clone();
+            all.all(|of| one.keyspace(of).all(time_ms) == other.keyspace(of).all(time_ms))
+        };
+        let times = places.iter().flat_map(|&place| candidates[place].times());
+        let mut times: BTreeSet<u64> = times.filter(|time| *time > now_ms).collect();
+        times.retain(|&time| {
+            let mut pairs = places.windows(2);
+            !pairs.all(|pair| is_same(&candidates[pair[0]], &candidates[pair[1]], time))
+        });
+        if times.is_empty() {
+            return Ok(());
+        }
+        let clock = Arc::new(AtomicU64::new(now_ms));
+        let options = self.options_with(Arc::clone(&clock));
+        let copy = told("a copy", options.open_in(directories(copies)))?;
+        for time in times {
+            clock.store(time, Ordering::Relaxed);
+            for (of, name) in self.names.iter().enumerate() {
+                let keyspace = told("a keyspace of a copy", copy.existing_keyspace(name))?;
+                let found = reading::gathered(keyspace.unordered(), &self.plan.keyspaces[of])?;
+                places.retain(|&place| candidates[place].keyspace(of).all(time) == found);
+            }
+        }
+        copy.abandon();
         Ok(())
     }
 

@@ -89,7 +89,7 @@ fn show(failing: &Failing) -> String {
 }
 
 /// Seeds of histories that once failed, with a description of each fault.
-const FOUND: [(u64, &str); 3] = [
+const FOUND: [(u64, &str); 4] = [
     (
         100_134,
         "a durable write that changes nothing did not sync what came before it",
@@ -99,6 +99,10 @@ const FOUND: [(u64, &str); 3] = [
         "the checkpoint of a spilled transaction over four structures found no space",
     ),
     (100_490, "a compaction took a disk for full that had space again"),
+    (
+        9_100_416,
+        "the model took a lost delete that takes effect later for one that was there",
+    ),
 ];
 
 #[test]

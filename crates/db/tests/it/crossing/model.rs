@@ -161,6 +161,15 @@ impl Model {
         &self.keyspaces[number]
     }
 
+    /// Returns the times at which values may change by themselves.
+    pub(crate) fn times(&self) -> impl Iterator<Item = u64> {
+        let messages = self.keyspaces.iter().flat_map(|keyspace| keyspace.keys.values());
+        messages.flatten().filter_map(|message| match message {
+            Message::Put(_, time) | Message::DeleteAt(time) => Some(*time),
+            Message::Merge(_) => None,
+        })
+    }
+
     pub(crate) fn apply(&mut self, number: usize, change: &Change, rule: Rule) {
         self.keyspaces[number].apply(change, rule);
     }

@@ -112,7 +112,11 @@ impl<'p> World<'p> {
     }
 
     pub(super) fn options(&self) -> Options {
-        let clock = Arc::clone(&self.clock);
+        self.options_with(Arc::clone(&self.clock))
+    }
+
+    /// Returns the options of the store with another clock.
+    pub(super) fn options_with(&self, clock: Arc<AtomicU64>) -> Options {
         let options = Options::new().simulated(self.plan.scale(), move || clock.load(Ordering::Relaxed));
         self.plan.knobs.of(options)
     }
