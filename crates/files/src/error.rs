@@ -219,6 +219,7 @@ impl From<alluvium::Error> for Error {
             Store::ReadOnly => ErrorKind::ReadOnly,
             Store::Corrupt => ErrorKind::Damaged,
             Store::NewerVersion => ErrorKind::NewerVersion,
+            Store::InvalidArgument => ErrorKind::InvalidArgument,
             Store::Ended | Store::Closed | Store::Dropped => ErrorKind::Stale,
             _ => ErrorKind::Io,
         };

@@ -109,8 +109,10 @@ fn header(db: &Db, name: &str) -> Result<Option<FileLayout>> {
     }))
 }
 
-/// Creates the keyspaces, then the root directory with the header.
+/// Creates the keyspaces, then the root directory with the header. Snapshots that an interrupted
+/// removal has left would show nothing of the new file system.
 fn create(db: &Db, name: &str, options: &FilesOptions, layout: FileLayout) -> Result<FileKeyspaces> {
+    remove_snapshots(db, name)?;
     let spaces = FileKeyspaces::create(db, name, |space| options.keyspace(space))?;
     let now = (options.clock)();
     let header = HeaderRecord {
@@ -216,14 +218,20 @@ pub(super) fn remove(db: &Db, name: &str) -> Result<()> {
         db.write(&batch)?;
     }
     branch::forget(db, name);
+    remove_snapshots(db, name)?;
+    match FileKeyspaces::drop_all(db, name)? {
+        true => Ok(()),
+        false => Err(missing(name)),
+    }
+}
+
+/// Removes the named snapshots of a file system, and those of its branches.
+fn remove_snapshots(db: &Db, name: &str) -> Result<()> {
     let prefixes = [format!("{KEYSPACE_PREFIX}{name}/"), branch::snapshot_prefix(name)];
     for (snapshot, _) in db.snapshots() {
         if prefixes.iter().any(|prefix| snapshot.starts_with(prefix)) {
             db.remove_snapshot(&snapshot)?;
         }
     }
-    match FileKeyspaces::drop_all(db, name)? {
-        true => Ok(()),
-        false => Err(missing(name)),
-    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ use crate::check::{self, FilesReport};
 use crate::contract::ChangeListener;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::{FileReader, FileWriter};
+use crate::records::format::MAX_NAME;
 use crate::records::{KEYSPACE_PREFIX, SnapshotRecords};
 use crate::types::{
     AllocateMode, AttributeChange, Attributes, DirectoryEntry, Inode, NewNode, RenameMode, SeekTarget,
@@ -68,6 +69,14 @@ fn error_about(name: &str, error: alluvium::Error) -> Error {
 pub(super) fn create(store: &Arc<FileStore>, name: &str) -> Result<FilesSnapshot> {
     if name.is_empty() || name.contains('/') || name.contains('\0') || name == "." || name == ".." {
         let message = format!("{name:?} cannot be the name of a snapshot: use a name of a file");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    // A mount shows the snapshot as a directory of this name.
+    if name.len() > MAX_NAME {
+        let message = format!(
+            "the name of a snapshot has {} bytes: use at most {MAX_NAME}",
+            name.len()
+        );
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
     let created = store.db.create_snapshot(&name_in_store(store, name));

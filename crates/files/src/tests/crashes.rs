@@ -123,9 +123,14 @@ fn options(seed: u64) -> Options {
 
 pub(super) fn open(directory: &SimDirectory, seed: u64) -> (Db, Files) {
     let db = options(seed).open_in(Arc::new(directory.clone())).unwrap();
-    let options = stepping_options(512, 200).order(order(seed));
-    let files = Files::open_with(&db, "crashed", &options).unwrap();
+    let files = reopen(&db, seed);
     (db, files)
+}
+
+/// Opens the file system, or creates it.
+pub(super) fn reopen(db: &Db, seed: u64) -> Files {
+    let options = stepping_options(512, 200).order(order(seed));
+    Files::open_with(db, "crashed", &options).unwrap()
 }
 
 impl CrashRun {

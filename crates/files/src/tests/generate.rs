@@ -5,7 +5,15 @@ use super::reference::ReferenceFiles;
 use crate::{AllocateMode, FileKind, Inode, RenameMode, SeekTarget, SetMode, WritePosition};
 use fastrand::Rng;
 
-const NAMES: [&[u8]; 7] = [b"a", b"b", b"c", b"d", b"e", b"\xff\x01", b"long name"];
+const NAMES: [&[u8]; 7] = [
+    b"a",
+    b"b",
+    b"c",
+    b"d",
+    b".snapshots",
+    b"\xff\x01\n\"",
+    &[255; 255],
+];
 const ATTRIBUTES: [&[u8]; 3] = [b"user.a", b"user.b", b"system.posix_acl_access"];
 
 /// Largest offset that operations use.

@@ -82,6 +82,10 @@ fn a_snapshot_stays_as_it_was() {
     let snapshot = files.create_snapshot("before").unwrap();
     fails(files.create_snapshot("before"), ErrorKind::Exists);
     fails(files.create_snapshot("a/b"), ErrorKind::InvalidArgument);
+    fails(
+        files.create_snapshot(&"x".repeat(256)),
+        ErrorKind::InvalidArgument,
+    );
     files.unlink(ROOT, b"one").unwrap();
     directory(files, ROOT, b"later");
     for snapshot in [snapshot, files.open_snapshot("before").unwrap()] {

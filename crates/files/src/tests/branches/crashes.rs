@@ -1,7 +1,8 @@
-//! Crashes at device operations while branches begin, change and end. What is found afterwards is
-//! the state after some step: the files and all branches of one moment, each of them whole.
+//! Crashes at device operations while branches and snapshots begin, change and end, and while the
+//! file system is removed. What is found afterwards is the state after some step: the files and all
+//! branches and snapshots of one moment, each of them whole.
 
-use crate::tests::crashes::{TakenImages, TreeDescription, describe, open, take_images};
+use crate::tests::crashes::{TakenImages, TreeDescription, describe, open, reopen, take_images};
 use crate::tests::node;
 use crate::{
     AttributeChange, ErrorKind, FileKind, FileSystem, Files, Inode, RenameMode, SetMode, WritePosition,
@@ -22,7 +23,7 @@ const STEPS: u32 = 200;
 
 const NAMES: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
 
-/// The files, and each branch of them, without a name or by its name.
+/// The files, and each branch and snapshot of them, without a name or by its name.
 type StoreDescription = BTreeMap<String, TreeDescription>;
 
 fn describe_all(files: &Files) -> StoreDescription {
@@ -30,6 +31,10 @@ fn describe_all(files: &Files) -> StoreDescription {
     for branch in files.branches().unwrap() {
         let view = files.open_branch(&branch.name).unwrap();
         found.insert(branch.name, describe(&view));
+    }
+    for name in files.snapshots() {
+        let view = files.open_snapshot(&name).unwrap();
+        found.insert(format!("snapshot {name}"), describe(&view));
     }
     found
 }
@@ -46,6 +51,7 @@ struct BranchCrashRun {
     states: Vec<StoreDescription>,
     judged: u64,
     ends: u32,
+    removals: u32,
     distinct: BTreeSet<usize>,
 }
 
@@ -64,6 +70,7 @@ impl BranchCrashRun {
             next: 0,
             judged: 0,
             ends: 0,
+            removals: 0,
             distinct: BTreeSet::new(),
         }
     }
@@ -101,7 +108,9 @@ impl BranchCrashRun {
         let any = |random: &mut Rng| {
             (!branches.is_empty()).then(|| branches[random.usize(..branches.len())].clone())
         };
-        match self.random.u8(..40) {
+        match self.random.u8(..44) {
+            40 | 41 => self.step_snapshots(),
+            42 if self.random.u8(..3) == 0 => self.step_removal(),
             0 | 1 if branches.len() < 3 => {
                 self.next += 1;
                 let parent = any(&mut self.random).filter(|_| self.random.bool());
@@ -138,6 +147,27 @@ impl BranchCrashRun {
                 false
             }
         }
+    }
+
+    /// Creates a snapshot, or removes one.
+    fn step_snapshots(&mut self) -> bool {
+        let names = self.files.snapshots();
+        if names.len() > 1 {
+            let name = &names[self.random.usize(..names.len())];
+            self.files.remove_snapshot(name).unwrap();
+        } else {
+            self.next += 1;
+            drop(self.files.create_snapshot(&format!("s{}", self.next)).unwrap());
+        }
+        false
+    }
+
+    /// Removes the file system with its branches and snapshots, and creates an empty one.
+    fn step_removal(&mut self) -> bool {
+        Files::remove(&self.db, self.files.name()).unwrap();
+        self.removals += 1;
+        self.files = reopen(&self.db, self.seed);
+        true
     }
 
     fn end(&mut self, name: &str) -> bool {
@@ -206,7 +236,13 @@ impl BranchCrashRun {
             }
         }
         verify();
-        assert!(db.snapshots().is_empty(), "{:?}", db.snapshots());
+        // None is left but the named ones.
+        assert_eq!(
+            db.snapshots().len(),
+            files.snapshots().len(),
+            "{:?}",
+            db.snapshots()
+        );
         drop(files);
         db.close().unwrap();
         self.judged += 1;
@@ -257,12 +293,13 @@ fn change(random: &mut Rng, files: &dyn FileSystem) {
 fn no_crash_leaves_a_part_of_a_commit_of_a_branch() {
     let points = points(POINTS);
     let mut seed = number("ALLUVIUM_SIM_SEED", 1);
-    let (mut judged, mut ends, mut distinct) = (0, 0, BTreeSet::new());
+    let (mut judged, mut ends, mut removals, mut distinct) = (0, 0, 0, BTreeSet::new());
     while judged < points {
         let mut run = BranchCrashRun::new(seed);
         run.run();
         judged += run.judged;
         ends += run.ends;
+        removals += run.removals;
         distinct.extend(run.distinct);
         seed += 1;
     }
@@ -270,5 +307,8 @@ fn no_crash_leaves_a_part_of_a_commit_of_a_branch() {
         "{judged} crashes in {seed} runs, {ends} ends, {} distances",
         distinct.len()
     );
-    assert!(distinct.len() > 4 && ends > 10, "{distinct:?}, {ends}");
+    assert!(
+        distinct.len() > 4 && ends > 10 && removals > 0,
+        "{distinct:?}, {ends}, {removals}"
+    );
 }

@@ -39,6 +39,8 @@ struct BranchRun {
     reference: ReferenceFiles,
     changed: u64,
     branches: BTreeMap<String, ModelBranch>,
+    /// What the named snapshots show.
+    snapshots: BTreeMap<String, ReferenceFiles>,
     next: u32,
     commits: u32,
     inner_commits: u32,
@@ -74,6 +76,7 @@ impl BranchRun {
             reference: ReferenceFiles::new(),
             changed: 0,
             branches: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             next: 0,
             commits: 0,
             inner_commits: 0,
@@ -93,10 +96,48 @@ impl BranchRun {
             0..8 if self.branches.len() < 4 => self.begin(),
             8..13 if !self.branches.is_empty() => self.end(),
             13..15 => self.close_views(),
-            15..40 => self.step_alone(),
+            15 | 16 => self.step_snapshots(),
+            17..40 => self.step_alone(),
             _ if !self.branches.is_empty() => self.step_in_branch(),
             _ => self.step_alone(),
         }
+    }
+
+    /// Creates a snapshot, or removes one.
+    fn step_snapshots(&mut self) {
+        if self.snapshots.len() > 2 {
+            let index = self.random.usize(..self.snapshots.len());
+            let name = self.snapshots.keys().nth(index).unwrap().clone();
+            self.files.remove_snapshot(&name).unwrap();
+            self.snapshots.remove(&name);
+            return;
+        }
+        self.next += 1;
+        // The names of branches and snapshots do not meet.
+        let name = format!("branch{}", self.random.u32(..=self.next));
+        match self.files.create_snapshot(&name) {
+            Ok(snapshot) => {
+                self.reference.compare(&snapshot);
+                let replaced = self.snapshots.insert(name, self.reference.clone());
+                assert!(replaced.is_none());
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
+                assert!(self.snapshots.contains_key(&name));
+            }
+        }
+    }
+
+    /// Removes the file system with all that belongs to it, and creates an empty one.
+    fn remove(&mut self) {
+        self.close_views();
+        Files::remove(&self.db, "model").unwrap();
+        assert!(self.db.snapshots().is_empty(), "{:?}", self.db.snapshots());
+        self.files = Files::open_with(&self.db, "model", &stepping_options(512, 100)).unwrap();
+        self.reference = ReferenceFiles::new();
+        self.changed = 0;
+        self.branches.clear();
+        self.snapshots.clear();
     }
 
     fn step_alone(&mut self) {
@@ -300,6 +341,13 @@ impl BranchRun {
         for (name, branch) in &self.branches {
             branch.reference.compare(&self.files.open_branch(name).unwrap());
         }
+        for (name, expected) in &self.snapshots {
+            let snapshot = self.files.open_snapshot(name).unwrap();
+            expected.compare(&snapshot);
+            let report = snapshot.check().unwrap();
+            assert!(report.is_whole(), "{name}: {report}");
+        }
+        assert!(self.files.snapshots().iter().eq(self.snapshots.keys()));
         let listed = self.files.branches().unwrap();
         let listed: Vec<_> = listed
             .into_iter()
@@ -367,6 +415,10 @@ fn branches_are_as_a_simple_model_says() {
             run.verify();
             if segment % 2 == 1 {
                 run.reopen();
+                run.verify();
+            }
+            if segment == 3 && seed % 2 == 1 {
+                run.remove();
                 run.verify();
             }
         }
