@@ -68,6 +68,9 @@ fn main() -> std::io::Result<()> {
         ("control", messages_of_managers()),
         ("datagram", datagrams()),
         ("trace", traces()),
+        ("file_records", alluvium_files::record_examples()),
+        ("file_messages", alluvium_mount::service::message_examples()),
+        ("kernel_requests", alluvium_mount::kernel_examples()),
     ] {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;

@@ -14,6 +14,7 @@
 
 mod check;
 mod contract;
+mod decode;
 mod error;
 mod operations;
 mod ordinary;
@@ -27,6 +28,7 @@ mod with_snapshots;
 
 pub use check::FilesReport;
 pub use contract::{ChangeListener, FileSystem};
+pub use decode::{decode_records, record_examples};
 pub use error::{Error, ErrorKind, Result};
 pub use ordinary::{AccessTimes, OrdinaryDirectory, OrdinaryDirectoryLock};
 pub use overlay::{

@@ -34,6 +34,7 @@ pub mod service;
 mod view;
 
 pub use error::MountError;
+pub use kernel::{decode_kernel_bytes, kernel_examples};
 pub use mount::Mount;
 pub use options::{DeviceFiles, MountAccess, MountOptions, MountWritability, PageRetention, WriteCaching};
 pub use served::{DeviceServer, MountState, ServedDevice};

@@ -102,6 +102,7 @@ mod contents;
 mod copy_up;
 mod format;
 mod names;
+mod reread;
 mod resolve;
 mod stretches;
 #[cfg(test)]
@@ -111,6 +112,7 @@ mod upper;
 pub use apply::{ApplyOutcome, apply, discard};
 pub use changes::{PathChange, PathChangeKind};
 pub use format::OverlayPhase;
+pub(crate) use reread::{record_examples, reread};
 
 use crate::contract::FileSystem;
 use crate::error::{Error, ErrorKind, Result};

@@ -11,8 +11,11 @@
 //!   understood: ENOSYS tells the kernel to do without.
 
 mod answers;
+mod decode;
 mod dispatch;
 mod requests;
+
+pub use decode::{decode_kernel_bytes, kernel_examples};
 
 use crate::attach::clone_device;
 use crate::notices::{KernelNotice, NoticeQueue};

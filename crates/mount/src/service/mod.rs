@@ -15,6 +15,7 @@
 //!   bytes received and one answer of at most [`format::MOST_BODY`] bytes.
 
 mod client;
+mod decode;
 mod descriptor;
 pub mod format;
 mod message;
@@ -22,6 +23,7 @@ mod operations;
 mod session;
 
 pub use client::{FilesClient, RemoteFiles};
+pub use decode::{decode_messages, message_examples};
 pub use message::FilesView;
 pub use session::FilesService;
 

@@ -78,7 +78,7 @@ pub const CRATES: [CrateLayer; 20] = [
     workshop("aging", "alluvium-aging", 2, &["device", "model"]),
     workshop("bench", "alluvium-bench", 7, &["db", "server"]),
     workshop("xtask", "xtask", 9, &[]),
-    workshop("fuzz", "alluvium-fuzz", 9, &["db", "server", "bench"]),
+    workshop("fuzz", "alluvium-fuzz", 9, &["db", "server", "mount", "bench"]),
     // No crate in `crates/` may use it.
     workshop("research", "", 9, &["cli", "db", "server", "bench"]),
 ];
