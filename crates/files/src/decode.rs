@@ -4,7 +4,8 @@ use crate::overlay;
 use crate::records::RecordSpace;
 use crate::records::branch::format as branches;
 use crate::records::format as files;
-use crate::types::{FileKind, Inode, Timestamp};
+use crate::records::locality::Locality;
+use crate::types::{ContentOrder, FileKind, Inode, Timestamp};
 
 /// Decodes bytes as each kind of key and value, and returns how many kinds accept them. Whatever is
 /// decoded is encoded again and compared with the input.
@@ -30,6 +31,7 @@ pub fn record_examples() -> Vec<Vec<u8>> {
         version: files::VERSION,
         block_bytes: 4096,
         inline_bytes: 100,
+        order: ContentOrder::ByPath,
     };
     let time = Timestamp {
         seconds: -5,
@@ -53,6 +55,7 @@ pub fn record_examples() -> Vec<Vec<u8>> {
         changed: time,
         known_as: (1, b"name".to_vec()),
         inline: Some(b"hello".to_vec()),
+        locality: Locality::default(),
     };
     let number = branches::BranchNumber(7);
     let branch = branches::BranchHeader {
@@ -72,7 +75,7 @@ pub fn record_examples() -> Vec<Vec<u8>> {
         files::orphan(files::OrphanKind::Unnamed).to_vec(),
         files::parent(Inode(4), b"directory"),
         files::name_key(Inode(4), b"name"),
-        files::block_key(Inode(4), 70),
+        files::block_key(&Locality::default(), Inode(4), 70),
         files::orphan_key(Inode(5)),
         branch.encode(),
         record,
@@ -140,8 +143,9 @@ fn keys_of_files(bytes: &[u8]) -> usize {
         checked(files::split_key(bytes), |(inode, rest)| {
             assert_eq!(files::name_key(inode, rest), bytes);
         }),
-        checked(files::split_block_key(bytes), |(inode, block)| {
-            assert_eq!(files::block_key(inode, block), bytes);
+        checked(files::split_block_key(bytes), |(locality, inode, block)| {
+            let key = files::block_key(&Locality::default(), inode, block);
+            assert_eq!([locality, &key].concat(), bytes);
         }),
         checked(files::lettered_inode(bytes), |inode| {
             assert_eq!(files::orphan_key(inode)[1..], bytes[1..]);

@@ -220,7 +220,9 @@ impl<'op> MessageFolder<'op> {
                 self.push(message.operand);
                 return BandState::Merges(message.sequence);
             }
-            MessageKind::TimedDelete => return self.timed_delete(message.sequence, message, emit),
+            MessageKind::TimedDelete => {
+                return self.timed_delete(message.sequence, message, number, emit);
+            }
             MessageKind::Put | MessageKind::Merge if !self.is_expired(message) => {
                 self.emit_put(&whole(message, number), emit);
             }
@@ -244,7 +246,7 @@ impl<'op> MessageFolder<'op> {
                 self.push(message.operand);
                 return BandState::Merges(newest);
             }
-            MessageKind::TimedDelete => return self.timed_delete(newest, message, emit),
+            MessageKind::TimedDelete => return self.timed_delete(newest, message, number, emit),
             MessageKind::Put | MessageKind::Merge if !self.is_expired(message) => {
                 self.upon(newest, message, number, emit);
             }
@@ -261,12 +263,21 @@ impl<'op> MessageFolder<'op> {
         &mut self,
         newest: SequenceNumber,
         message: &Message<'_>,
+        number: usize,
         emit: &mut impl FnMut(FoldedMessage<'_>),
     ) -> BandState {
-        for element in OperandChain::elements(message.operand, message.expires_ms)
-            .iter()
-            .rev()
-        {
+        let elements = OperandChain::elements(message.operand, message.expires_ms);
+        let is_operand = |element: &ChainElement<'_>| matches!(element, ChainElement::Operand(_));
+        if self.operator.is_none() && elements.iter().any(is_operand) {
+            // The operator of a dropped keyspace is not known. An operand then counts as a put, so
+            // readers see nothing below it.
+            if !self.timed.is_empty() {
+                self.emit_chain(newest, emit);
+            }
+            emit(whole(message, number));
+            return BandState::Done;
+        }
+        for element in elements.iter().rev() {
             match *element {
                 ChainElement::Operand(operand) => self.push(operand),
                 ChainElement::DeletedAt(time_ms) if has_passed(time_ms, self.rule.now_ms) => {
