@@ -1,6 +1,6 @@
 //! Decodes arbitrary bytes as requests of the kernel, for fuzzing.
 
-use super::requests::{RequestArguments, decode_number, decode_offer, decode_request};
+use super::requests::{RequestArguments, decode_number, decode_offer, decode_request, encode_request};
 use crate::acl::AccessList;
 
 /// Decodes bytes as a request of the kernel, as its offer, and as an access control list, and
@@ -73,18 +73,6 @@ pub fn kernel_examples() -> Vec<Vec<u8>> {
         }
     }
     examples
-}
-
-/// Returns a request about an inode with these arguments.
-fn encode_request(operation: u32, inode: u64, arguments: &[u8]) -> Vec<u8> {
-    const HEADER_BYTES: u32 = 40;
-    let length = HEADER_BYTES + u32::try_from(arguments.len()).unwrap_or(0);
-    let mut bytes = [length, operation].map(u32::to_le_bytes).concat();
-    bytes.extend_from_slice(&9_u64.to_le_bytes());
-    bytes.extend_from_slice(&inode.to_le_bytes());
-    bytes.extend_from_slice(&[1000_u32, 100, 4321, 0].map(u32::to_le_bytes).concat());
-    bytes.extend_from_slice(arguments);
-    bytes
 }
 
 #[cfg(test)]

@@ -107,7 +107,8 @@ impl World<'_> {
         }
     }
 
-    /// Determines which of the permitted states the store has recovered, of which `copies` are copies.
+    /// Determines which of the permitted states the store has recovered. `copies` are its disks
+    /// before it was opened.
     fn recover(&mut self, mut candidates: Vec<Model>, copies: &[SimDirectory]) -> Outcome {
         if let [_] = &candidates[..] {
             self.model = candidates.remove(0);

@@ -348,6 +348,17 @@ pub(in crate::kernel) fn decode_offer(bytes: &[u8]) -> Option<KernelOffer> {
     })
 }
 
+/// Encodes a request about an inode with these arguments, for tests and fuzzing.
+pub(in crate::kernel) fn encode_request(operation: u32, inode: u64, arguments: &[u8]) -> Vec<u8> {
+    let length = (REQUEST_HEADER_BYTES + arguments.len()) as u32;
+    let mut bytes = [length, operation].map(u32::to_le_bytes).concat();
+    bytes.extend_from_slice(&9_u64.to_le_bytes());
+    bytes.extend_from_slice(&inode.to_le_bytes());
+    bytes.extend_from_slice(&[1000_u32, 100, 4321, 0].map(u32::to_le_bytes).concat());
+    bytes.extend_from_slice(arguments);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

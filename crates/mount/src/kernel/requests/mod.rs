@@ -10,7 +10,7 @@
 
 mod format;
 
-pub(super) use format::{VERSION, decode_number, decode_offer, decode_request};
+pub(super) use format::{VERSION, decode_number, decode_offer, decode_request, encode_request};
 
 use alluvium_files::{AttributeChange, Inode};
 
