@@ -120,7 +120,7 @@ fn values_of_files(bytes: &[u8]) -> usize {
             begins(bytes, &files::entry(inode, kind));
         }),
         checked(files::decode_count(bytes), |count| {
-            begins(bytes, &files::count(count))
+            begins(bytes, &files::count(count));
         }),
         checked(files::decode_number(bytes), |number| {
             begins(bytes, &files::number(number));

@@ -179,7 +179,7 @@ fn wait_for(condition: impl Fn() -> bool) {
 }
 
 /// Waits for the marker or the end of a child.
-fn marked(child: &mut Child, marker: &PathBuf) -> Instant {
+fn marked(child: &mut Child, marker: &Path) -> Instant {
     while !marker.exists() && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -74,8 +74,8 @@ pub fn message_examples() -> Vec<Vec<u8>> {
             text: "missing".to_owned(),
         },
     ];
-    let requests = requests.iter().map(|request| frame(request));
-    let replies = replies.iter().map(|reply| frame(reply));
+    let requests = requests.iter().map(frame);
+    let replies = replies.iter().map(frame);
     requests
         .chain(replies)
         .map(|bytes| bytes.expect("a short message"))

@@ -55,7 +55,7 @@ pub(crate) struct InteractiveTransaction {
 
 /// The transaction of the store to which a client's transaction belongs.
 enum StoreTransaction {
-    Own(alluvium::Transaction),
+    Own(Box<alluvium::Transaction>),
     Joint(JointTransaction),
 }
 
@@ -113,7 +113,7 @@ impl InteractiveTransaction {
         // If databases are swapped from now on, the commit reports a conflict (S24).
         let writes = ClientWrites::new(store, store.databases.numbers());
         InteractiveTransaction {
-            transaction: StoreTransaction::Own(store.db.begin_with(options)),
+            transaction: StoreTransaction::Own(Box::new(store.db.begin_with(options))),
             writes: Arc::new(Mutex::new(writes)),
             most_reads: options.max_tracked,
             dependence,

@@ -288,10 +288,10 @@ impl RedisSession {
     /// If the reply of a command between BEGIN and COMMIT is an error, notes that the command has
     /// failed. The reply begins at `start`.
     pub(in crate::redis) fn note_reply_within(&mut self, output: &[u8], start: usize) {
-        if let Some(begun) = &mut self.interactive {
-            if output.get(start) == Some(&b'-') {
-                begun.note_error();
-            }
+        if let Some(begun) = &mut self.interactive
+            && output.get(start) == Some(&b'-')
+        {
+            begun.note_error();
         }
     }
 
