@@ -187,13 +187,14 @@ mod tests {
 
         fn change(&mut self) -> AttributeChange {
             let which = self.random.u8(..);
-            let mut change = AttributeChange::default();
-            change.mode = (which & 1 != 0).then(|| self.random.u32(..));
-            change.user = (which & 2 != 0).then(|| self.random.u32(..));
-            change.size = (which & 12 == 0).then(|| self.number());
-            change.accessed = (which & 16 != 0).then(|| self.time());
-            change.modified = (which & 32 != 0).then(|| self.time());
-            change
+            AttributeChange {
+                mode: (which & 1 != 0).then(|| self.random.u32(..)),
+                user: (which & 2 != 0).then(|| self.random.u32(..)),
+                size: (which & 12 == 0).then(|| self.number()),
+                accessed: (which & 16 != 0).then(|| self.time()),
+                modified: (which & 32 != 0).then(|| self.time()),
+                ..AttributeChange::default()
+            }
         }
 
         fn node(&mut self) -> NodeDescription {
