@@ -113,12 +113,14 @@ fn a_run_on_an_image_ages_it_and_leaves_nothing_behind() {
         assert!(row.read_bytes.unwrap() >= 10 * 400 * 1024, "{row:?}");
     }
     assert!(aged.written_bytes.unwrap() >= 10 * 400 * 1024);
-    // Without tracefs, dynamic scores are absent and a note says why.
-    let has_events = !listener.notes.iter().any(|note| note.contains("dynamic"));
-    assert_eq!(aged.block_score.is_some(), has_events);
-    if has_events {
-        assert!(aged.block_score < copied.block_score, "{aged:?} {copied:?}");
-        assert!(aged.modelled_disk_s > copied.modelled_disk_s);
+    // Without tracefs, and where the kernel drops events, dynamic scores are absent and a note says
+    // why.
+    match (aged.block_score, copied.block_score) {
+        (Some(aged_score), Some(copied_score)) => {
+            assert!(aged_score < copied_score, "{aged:?} {copied:?}");
+            assert!(aged.modelled_disk_s > copied.modelled_disk_s);
+        }
+        _ => assert!(listener.notes.iter().any(|note| note.contains("dynamic"))),
     }
     assert!(setup.output.join("layout-ext4.svg").exists());
     assert_eq!(report::summaries(&state).len(), 1);
