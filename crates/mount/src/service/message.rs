@@ -54,8 +54,6 @@ pub(super) enum FilesRequest {
     },
     /// Rolls the transaction back.
     Roll,
-    /// Publishes the transaction, so that others can join it. The answer is a list with its name.
-    Publish,
     /// Lists the branches of all file systems. It may be the only request of a stream.
     AllBranches,
     BeginBranch {
@@ -72,6 +70,8 @@ pub(super) enum FilesRequest {
     AbortBranch(String),
     /// Lists the versions of a path.
     History(Vec<u8>),
+    /// Publishes the transaction, so that others can join it. The answer is a list with its name.
+    Publish,
 }
 
 /// An operation of [`FileSystem`](alluvium_files::FileSystem).

@@ -177,17 +177,25 @@ fn nothing_is_written_after_a_refused_commit() {
     );
     let error = joint.transaction.commit(Some(Durability::Process)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Ended, "{error}");
-    assert!(error.to_string().contains("was refused"), "{error}");
+    assert!(error.to_string().contains("has failed"), "{error}");
     two.script("EXISTS j k => :0");
-    // A command that has failed has changed nothing, and the others take effect.
-    let joint = begin(&fixture);
-    joint.join(&mut one);
-    one.script("SET k 1 => OK");
-    assert!(one.ask("LPUSH k x").starts_with("-WRONGTYPE"));
-    assert!(one.ask("ABORT").starts_with("-ERR ABORT after BEGIN JOIN"));
-    one.script("COMMIT => OK");
-    assert!(joint.commits());
-    two.script("GET k => \"1\"");
+}
+
+#[test]
+fn a_command_that_fails_ends_the_joint_transaction_unless_it_is_lenient() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    for (option, commits) in [("", false), (" LENIENT", true)] {
+        let joint = begin(&fixture);
+        one.script(&format!("BEGIN JOIN {}{option} => OK\nSET k 1 => OK", joint.name));
+        assert!(one.ask("LPUSH k x").starts_with("-WRONGTYPE"));
+        assert!(one.ask("ABORT").starts_with("-ERR ABORT after BEGIN JOIN"));
+        let reply = one.ask("COMMIT");
+        assert_eq!(reply.starts_with("+OK"), commits, "{reply}");
+        let committed = joint.transaction.commit(Some(Durability::Process));
+        assert_eq!(committed.is_ok(), commits, "{committed:?}");
+        two.script(if commits { "GET k => \"1\"" } else { "GET k => nil" });
+    }
 }
 
 #[test]
