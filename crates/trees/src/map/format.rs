@@ -159,7 +159,7 @@ mod tests {
             bytes[at] = byte;
             decode(&bytes, &place()).is_err()
         };
-        assert!(refused(4, 3), "a kind that there is not");
+        assert!(refused(4, 4), "a kind that there is not");
         assert!(refused(13, 0x07), "messages out of order");
         let mut newer = BlobRoot::Here(BYTES).encode();
         newer[0] = 2;

@@ -467,7 +467,7 @@ mod tests {
             bytes[at] = byte;
             decode(&bytes).is_err()
         };
-        assert!(refused(2, 3), "a kind that there is not");
+        assert!(refused(2, 4), "a kind that there is not");
         assert!(
             decode(b"\x07\x00\x00\x00\x07\x00\x00\x00").is_err(),
             "messages out of order"
