@@ -191,7 +191,7 @@ fn a_command_that_fails_ends_the_joint_transaction_unless_it_is_lenient() {
         assert!(one.ask("LPUSH k x").starts_with("-WRONGTYPE"));
         assert!(one.ask("ABORT").starts_with("-ERR ABORT after BEGIN JOIN"));
         let reply = one.ask("COMMIT");
-        assert_eq!(reply.starts_with("+OK"), commits, "{reply}");
+        assert_eq!(reply.trim_end() == "OK", commits, "{reply}");
         let committed = joint.transaction.commit(Some(Durability::Process));
         assert_eq!(committed.is_ok(), commits, "{committed:?}");
         two.script(if commits { "GET k => \"1\"" } else { "GET k => nil" });
