@@ -457,7 +457,7 @@ fn a_panic_in_a_thread_of_the_background_loses_nothing_and_is_told() {
 #[test]
 fn a_panic_of_an_operator_in_a_read_does_nothing_to_the_store() {
     silence();
-    let fuses = Fuses::new(1, 3);
+    let fuses = Fuses::new(1, 1);
     let db = options(&fuses, 0)
         .open_in(Arc::new(MemoryDirectory::new()))
         .unwrap();
