@@ -12,7 +12,7 @@ pub enum Error {
     /// A system call failed.
     #[error("{doing} {}: {source}", path.display())]
     Io {
-        /// What was being done, as in `reading`.
+        /// The operation that has failed, such as `reading`.
         doing: &'static str,
         path: PathBuf,
         source: io::Error,

@@ -171,16 +171,8 @@ impl ChangeStream {
         else {
             return self.change(write).into_iter().collect();
         };
-        let Some(change) = self.change(&LogWrite::One {
-            key,
-            kind: MessageKind::Merge,
-            expires_ms: 0,
-            operand: &[],
-        }) else {
+        let Some((keyspace, key)) = self.place(key) else {
             return Vec::new();
-        };
-        let Change::Merge { keyspace, key, .. } = change else {
-            unreachable!("a merge is a merge");
         };
         let elements = OperandChain::elements(operand, *expires_ms);
         let changes = elements.into_iter().map(|element| match element {
@@ -196,6 +188,14 @@ impl ChangeStream {
             },
         });
         changes.collect()
+    }
+
+    /// Returns the keyspace of a tree key and the key as the program wrote it. Returns `None` if the
+    /// key belongs to the store's own records or to an unknown keyspace.
+    fn place(&self, key: &[u8]) -> Option<(String, Vec<u8>)> {
+        let (len, id) = format::split(key).filter(|&(_, id)| id != CATALOG)?;
+        let keyspace = self.shared.engine.catalog.by_id(id)?.name();
+        Some((keyspace, key[len..].to_vec()))
     }
 
     /// Converts a write in the log to a change. Returns `None` if the write belongs to the store's

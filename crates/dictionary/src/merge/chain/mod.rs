@@ -167,15 +167,6 @@ impl OperandChain {
         self.stages.push(ChainStage { operand, deleted_ms });
     }
 
-    /// Adds the elements of another chain, which is newer.
-    pub fn append(&mut self, newer: OperandChain, operator: Option<&dyn MergeOperator>) {
-        for stage in newer.stages {
-            self.newest = joined(self.newest.take(), stage.operand, operator);
-            self.delete_at(stage.deleted_ms, operator);
-        }
-        self.newest = joined(self.newest.take(), newer.newest, operator);
-    }
-
     /// Removes everything that has been deleted by the time `now_ms`. Returns whether that includes
     /// the messages that are older than the chain.
     pub fn pass(&mut self, now_ms: u64) -> bool {
