@@ -224,6 +224,8 @@ impl FilesCheck<'_> {
                 Some(b'n') => next = Some(format::decode_number(value)?),
                 Some(b'g') => drop(format::decode_number(value)?),
                 Some(b'h') => drop(format::HeaderRecord::decode(value)?),
+                Some(b's') => drop(format::decode_stamp(value)?),
+                Some(b'c') if value.is_empty() => {}
                 _ => check.find(format!(
                     "the system has an unknown record \"{}\"",
                     key.escape_ascii()

@@ -5,6 +5,7 @@ use crate::records::RecordSpace;
 use crate::records::branch::format as branches;
 use crate::records::format as files;
 use crate::records::locality::Locality;
+use crate::store::{reread_stream, stream_examples};
 use crate::types::{ContentOrder, FileKind, Inode, Timestamp};
 
 /// Decodes bytes as each kind of key and value, and returns how many kinds accept them. Whatever is
@@ -20,13 +21,18 @@ use crate::types::{ContentOrder, FileKind, Inode, Timestamp};
 /// If the decoded content is not encoded to the same bytes again.
 #[must_use]
 pub fn decode_records(bytes: &[u8]) -> usize {
-    values_of_files(bytes) + keys_of_files(bytes) + records_of_branches(bytes) + overlay::reread(bytes)
+    values_of_files(bytes)
+        + keys_of_files(bytes)
+        + records_of_branches(bytes)
+        + overlay::reread(bytes)
+        + reread_stream(bytes)
 }
 
 /// Returns records that [`decode_records`] accepts, at least one of each kind.
 #[must_use]
 pub fn record_examples() -> Vec<Vec<u8>> {
     let mut examples = overlay::record_examples();
+    examples.extend(stream_examples());
     let header = files::HeaderRecord {
         version: files::VERSION,
         block_bytes: 4096,

@@ -37,7 +37,7 @@ pub use overlay::{
 pub use paths::{FilePaths, LastLink, PathUsage, WalkEntry};
 pub use store::{
     BranchSummary, FileChanges, FileVersion, Files, FilesBranch, FilesOptions, FilesSnapshot,
-    FilesTransaction, JoinedFiles,
+    FilesTransaction, JoinedFiles, ReceivedSnapshot, SnapshotReceiver, SnapshotSender,
 };
 pub use tree_copy::{CopyProgress, TreeCopier};
 pub use types::{

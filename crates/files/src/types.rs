@@ -40,6 +40,22 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+impl Timestamp {
+    /// Returns the time one nanosecond later.
+    pub(crate) fn next(self) -> Timestamp {
+        match self.nanoseconds {
+            999_999_999.. => Timestamp {
+                seconds: self.seconds.saturating_add(1),
+                nanoseconds: 0,
+            },
+            nanoseconds => Timestamp {
+                nanoseconds: nanoseconds + 1,
+                ..self
+            },
+        }
+    }
+}
+
 /// The attributes of an inode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {

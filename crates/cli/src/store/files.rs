@@ -5,6 +5,7 @@ use crate::store::StoreHandle;
 use alluvium::Durability;
 use alluvium_files::{
     BranchSummary, FileSystem, FileVersion, Files, FilesReport, FilesTransaction, PathChange,
+    ReceivedSnapshot, SnapshotReceiver,
 };
 use alluvium_mount::service::{FilesClient, FilesView, RemoteFiles, SERVICE};
 use alluvium_mount::{DeviceServer, MountError, ViewOptions, ViewOutcome, run_in_served_view, run_in_view};
@@ -163,6 +164,37 @@ impl OpenFiles {
         })
     }
 
+    /// Writes a snapshot, or what has changed since another one, part by part.
+    pub(crate) fn send(
+        &self,
+        snapshot: &str,
+        since: Option<&str>,
+        write: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        match self.managed()? {
+            ManagedFiles::Own(files) => {
+                for part in files.send(snapshot, since)? {
+                    write(&part?)?;
+                }
+            }
+            ManagedFiles::Remote(client) => {
+                client.send(snapshot, since)?;
+                while let Some(part) = client.next_part()? {
+                    write(&part)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn promote(&self) -> Result<()> {
+        match self.managed()? {
+            ManagedFiles::Own(files) => files.promote()?,
+            ManagedFiles::Remote(client) => client.promote()?,
+        }
+        Ok(())
+    }
+
     pub(crate) fn remove_snapshot(&self, name: &str) -> Result<()> {
         match self.managed()? {
             ManagedFiles::Own(files) => files.remove_snapshot(name)?,
@@ -231,6 +263,31 @@ impl OpenFiles {
             FilesBackend::Transaction(_) | FilesBackend::Snapshot | FilesBackend::Branch(_) => {
                 Err(anyhow!("only the newest state of a file system can be managed"))
             }
+        }
+    }
+}
+
+/// Receives a snapshot into a copy, with `read` returning the next bytes, and none at the end.
+pub(crate) fn receive(
+    context: &CommandContext,
+    store: &StoreHandle,
+    name: &str,
+    read: &mut dyn FnMut() -> Result<Vec<u8>>,
+) -> Result<ReceivedSnapshot> {
+    if let Some(db) = store.db() {
+        let mut receiver = SnapshotReceiver::new(db, name)?;
+        loop {
+            match &read()?[..] {
+                [] => return Ok(receiver.finish()?),
+                bytes => receiver.push(bytes)?,
+            }
+        }
+    }
+    let client = FilesClient::receive(service(context)?, name)?;
+    loop {
+        match &read()?[..] {
+            [] => return Ok(client.end_receive()?),
+            bytes => client.push_part(bytes)?,
         }
     }
 }

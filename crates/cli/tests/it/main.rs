@@ -12,6 +12,7 @@ mod bench_transactions;
 mod branches;
 mod bulk;
 mod consent;
+mod copies;
 mod errors;
 mod files;
 mod formats;

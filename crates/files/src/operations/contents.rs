@@ -33,10 +33,11 @@ impl<'w, 'o> FileContents<'w, 'o> {
         self.record.size
     }
 
-    /// Notes the change and writes the inode's record.
+    /// Notes the change and writes the inode's record. The record differs from the one before, also
+    /// if the clock stands still, so that differing blocks can be found by differing inodes.
     pub(super) fn save(mut self) -> Result<()> {
         let now = self.writer.context.now();
-        (self.record.modified, self.record.changed) = (now, now);
+        (self.record.modified, self.record.changed) = (now, now.max(self.record.changed.next()));
         self.writer.save(self.inode, &self.record)
     }
 

@@ -20,6 +20,8 @@
 //!             'g'                                      number of openings of the file system (8 bytes)
 //!             'o', I of an inode without names         1: its last name was removed, 2: created without
 //!             'p', I of a directory                    I of the directory that contains it, then its name
+//!             's'                                      the stamp of the last snapshot (16 bytes)
+//!             'c'                                      nothing: the files are a copy, and cannot be changed
 //! ```
 //!
 //! Values have little-endian integers. The header:
@@ -469,6 +471,10 @@ pub(crate) fn decode_ordered_time(bytes: &[u8]) -> Decoded<Timestamp> {
 pub(crate) const HEADER_KEY: &[u8] = b"h";
 pub(crate) const NEXT_KEY: &[u8] = b"n";
 pub(crate) const GENERATION_KEY: &[u8] = b"g";
+/// Its record is part of the state that it identifies.
+pub(crate) const STAMP_KEY: &[u8] = b"s";
+/// There while the files are a copy that only streams change.
+pub(crate) const COPY_KEY: &[u8] = b"c";
 pub(crate) const ORPHANS: &[u8] = b"o";
 pub(crate) const ORPHANS_END: &[u8] = b"p";
 pub(crate) const PARENTS: &[u8] = b"p";
@@ -510,6 +516,15 @@ pub(crate) fn number(number: u64) -> [u8; 8] {
 
 pub(crate) fn decode_number(bytes: &[u8]) -> Decoded<u64> {
     Ok(ByteReader::new(bytes).u64()?)
+}
+
+/// What identifies a state of a file system in all stores that have it.
+pub(crate) type SnapshotStamp = [u8; 16];
+
+pub(crate) fn decode_stamp(bytes: &[u8]) -> Decoded<SnapshotStamp> {
+    bytes.try_into().map_err(|_| DamagedRecord {
+        what: "has a stamp of another length",
+    })
 }
 
 pub(crate) fn parent(directory: Inode, name: &[u8]) -> Vec<u8> {

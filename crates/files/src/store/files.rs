@@ -6,6 +6,7 @@ use super::joined::{FileChanges, JoinedFiles};
 use super::options::FilesOptions;
 use super::shared::{ChangePlan, FileStore, SpaceEffect};
 use super::snapshot::FilesSnapshot;
+use super::stream::{self, SnapshotSender};
 use super::transaction::FilesTransaction;
 use super::view::impl_file_system;
 use super::{branch, open, snapshot};
@@ -21,6 +22,7 @@ use crate::types::{
 };
 use alluvium::{Db, Transaction, TransactionOptions};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// An open file system in a store. Each operation commits on its own, with the durability of the
 /// store.
@@ -216,9 +218,7 @@ impl Files {
 
     /// Returns how often a snapshot was created or removed since the file system was opened.
     pub(crate) fn snapshot_changes(&self) -> u64 {
-        self.store
-            .snapshot_changes
-            .load(std::sync::atomic::Ordering::Acquire)
+        self.store.snapshot_changes.load(Ordering::Acquire)
     }
 
     /// Returns the versions of a file or directory that the snapshots and the newest state have,
@@ -264,6 +264,34 @@ impl Files {
     /// if there is no such parent; errors of the store.
     pub fn begin_branch(&self, name: &str, parent: Option<&str>) -> Result<()> {
         branch::begin(&self.store, name, parent)
+    }
+
+    /// Returns a snapshot as a stream of bytes, by which a copy in another store follows these
+    /// files: all of it, or what has changed since another snapshot.
+    ///
+    /// Changes are found in the log, if it has all commits since then
+    /// ([`keep_log`](alluvium::Options::keep_log)). Otherwise all names and inodes of both
+    /// snapshots are compared, and the contents of files that differ.
+    ///
+    /// # Errors
+    /// `NotFound`; `InvalidArgument` if `since` is newer than `snapshot`; errors of the store.
+    pub fn send(&self, snapshot: &str, since: Option<&str>) -> Result<SnapshotSender> {
+        stream::send(&self.store, snapshot, since)
+    }
+
+    /// Returns whether the file system is a copy that only streams change: see
+    /// [`SnapshotReceiver`](crate::SnapshotReceiver).
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        self.store.is_copy.load(Ordering::Acquire)
+    }
+
+    /// Makes a copy a file system that can be changed. It takes no streams any more.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is not a copy; errors of the store.
+    pub fn promote(&self) -> Result<()> {
+        stream::promote(&self.store)
     }
 
     /// Returns the branches of the file system, in the order of their names.

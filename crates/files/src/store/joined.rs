@@ -3,6 +3,7 @@
 use super::conflict;
 use super::listeners::ChangeSummary;
 use super::shared::{ChangePlan, FileStore, SpaceEffect, run};
+use super::stream;
 use super::view::impl_file_system;
 use crate::contract::ChangeListener;
 use crate::error::Result;
@@ -93,6 +94,7 @@ impl TransactionState {
         transaction: &mut Transaction,
         body: impl FnOnce(&FileWriter<'_>) -> Result<T>,
     ) -> Result<T> {
+        stream::require_changeable(store)?;
         let before = transaction.savepoint();
         let context = JoinedContext {
             store,

@@ -15,7 +15,7 @@ use crate::records::{BRANCHES, FileKeyspaces, KEYSPACE_PREFIX, RecordSpace, keys
 use crate::types::{FileKind, Inode};
 use alluvium::{Db, Durability, LockTable, WriteBatch};
 use parking_lot::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The open file systems of this process. All handles of one share its holds, locks and listeners.
@@ -57,8 +57,9 @@ fn open_store(db: &Db, name: &str, options: &FilesOptions) -> Result<FileStore> 
     let asked = options.layout()?;
     let (spaces, layout) = match header(db, name)? {
         Some(layout) => (FileKeyspaces::existing(db, name)?, layout),
-        None => (create(db, name, options, asked)?, asked),
+        None => (create(db, name, options, asked, FilesPurpose::Changeable)?, asked),
     };
+    let is_copy = spaces.of(RecordSpace::System).get(format::COPY_KEY)?.is_some();
     let generation = match numbers::count_opening(db, &spaces) {
         Ok(generation) => generation,
         // Nothing is created in a store that cannot be written.
@@ -80,6 +81,8 @@ fn open_store(db: &Db, name: &str, options: &FilesOptions) -> Result<FileStore> 
         streams: FileStreams::default(),
         leftover: Mutex::default(),
         snapshot_changes: AtomicU64::new(0),
+        is_copy: AtomicBool::new(is_copy),
+        snapshots: Mutex::default(),
         branch: None,
     })
 }
@@ -109,9 +112,30 @@ fn header(db: &Db, name: &str) -> Result<Option<FileLayout>> {
     }))
 }
 
+/// Who changes the files of a new file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FilesPurpose {
+    Changeable,
+    /// Only streams do.
+    Copy,
+}
+
+/// Creates an empty copy, to which a stream is applied.
+pub(super) fn create_copy(db: &Db, name: &str, layout: FileLayout) -> Result<Arc<FileStore>> {
+    let options = FilesOptions::new();
+    create(db, name, &options, layout, FilesPurpose::Copy)?;
+    open(db, name, &options)
+}
+
 /// Creates the keyspaces, then the root directory with the header. Snapshots that an interrupted
 /// removal has left would show nothing of the new file system.
-fn create(db: &Db, name: &str, options: &FilesOptions, layout: FileLayout) -> Result<FileKeyspaces> {
+fn create(
+    db: &Db,
+    name: &str,
+    options: &FilesOptions,
+    layout: FileLayout,
+    purpose: FilesPurpose,
+) -> Result<FileKeyspaces> {
     remove_snapshots(db, name)?;
     let spaces = FileKeyspaces::create(db, name, |space| options.keyspace(space))?;
     let now = (options.clock)();
@@ -144,6 +168,9 @@ fn create(db: &Db, name: &str, options: &FilesOptions, layout: FileLayout) -> Re
     let mut batch = WriteBatch::new().durability(Durability::Disk);
     let system = spaces.of(RecordSpace::System);
     batch.put(system, format::HEADER_KEY, header.encode())?;
+    if purpose == FilesPurpose::Copy {
+        batch.put(system, format::COPY_KEY, b"")?;
+    }
     let key = format::inode_key(Inode::ROOT);
     batch.put(spaces.of(RecordSpace::Inodes), key, root.encode())?;
     for which in [format::MODIFIED, format::CHANGED, format::ACCESSED] {
@@ -154,8 +181,11 @@ fn create(db: &Db, name: &str, options: &FilesOptions, layout: FileLayout) -> Re
     Ok(spaces)
 }
 
-/// Removes the orphans that an earlier process has left.
-fn reclaim_orphans(store: &FileStore) -> Result<()> {
+/// Removes the orphans that an earlier process has left. Those of a copy belong to its state.
+pub(super) fn reclaim_orphans(store: &FileStore) -> Result<()> {
+    if store.is_copy.load(Ordering::Acquire) {
+        return Ok(());
+    }
     let keyspace = store.spaces.of(RecordSpace::System);
     let mut orphans = Vec::new();
     for key in keyspace.range(format::ORPHANS..format::ORPHANS_END).keys() {

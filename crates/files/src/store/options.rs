@@ -143,8 +143,19 @@ impl FilesOptions {
     }
 
     pub(crate) fn layout(&self) -> Result<FileLayout> {
+        if matches!(self.blocks, Structure::Hashed(_) | Structure::Volatile(_)) {
+            let message = format!(
+                "blocks of files cannot be in the structure {}: choose tiered, levels or paged",
+                self.blocks
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        FilesOptions::layout_of(self.block_bytes, self.inline_bytes, self.order)
+    }
+
+    /// Returns a layout, or an error if it is not possible.
+    pub(crate) fn layout_of(block: u32, inline: u32, order: ContentOrder) -> Result<FileLayout> {
         let bad = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
-        let (block, inline) = (self.block_bytes, self.inline_bytes);
         if !block.is_power_of_two() || !(512..=1 << 20).contains(&block) {
             return bad(format!(
                 "a block of {block} bytes is not possible: choose a power of two from 512 to 1048576"
@@ -156,16 +167,10 @@ impl FilesOptions {
                 block.min(4 << 10)
             ));
         }
-        if matches!(self.blocks, Structure::Hashed(_) | Structure::Volatile(_)) {
-            return bad(format!(
-                "blocks of files cannot be in the structure {}: choose tiered, levels or paged",
-                self.blocks
-            ));
-        }
         Ok(FileLayout {
             block_bytes: u64::from(block),
             inline_bytes: u64::from(inline),
-            order: self.order,
+            order,
         })
     }
 

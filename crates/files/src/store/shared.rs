@@ -6,6 +6,7 @@ use super::holds::HoldTable;
 use super::listeners::{ChangeSummary, ListenerList};
 use super::numbers::InodeNumbers;
 use super::options::FileClock;
+use super::stream;
 use super::ticks::DirectoryTicks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::{ChangeLog, FileLayout, FileReader, FileStreams, FileWriter, OperationContext};
@@ -15,7 +16,7 @@ use alluvium::{Db, HeldLocks, LockMode, LockSet, LockTable, Snapshot, Transactio
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// Number of stripes of the lock table.
@@ -56,6 +57,10 @@ pub(crate) struct FileStore {
     pub(super) leftover: Mutex<Vec<Inode>>,
     /// How often a snapshot was created or removed.
     pub(super) snapshot_changes: AtomicU64,
+    /// Whether only streams change the files.
+    pub(super) is_copy: AtomicBool,
+    /// Held while a snapshot is taken, so that its stamp is its own.
+    pub(super) snapshots: Mutex<()>,
     /// What makes these the files of a branch.
     pub(super) branch: Option<BranchState>,
 }
@@ -197,6 +202,7 @@ impl FileStore {
         plan: ChangePlan<'_>,
         body: impl Fn(&FileWriter<'_>) -> Result<T>,
     ) -> Result<T> {
+        stream::require_changeable(self)?;
         let options = TransactionOptions::new().memory(OPERATION_MEMORY);
         let options = match plan.space {
             SpaceEffect::Needs => options,

@@ -2,6 +2,7 @@
 
 use super::listeners::ChangeSummary;
 use super::shared::{ChangePlan, FileStore, SpaceEffect, read_only};
+use super::stream;
 use super::view::impl_file_system;
 use crate::check::{self, FilesReport};
 use crate::contract::ChangeListener;
@@ -58,12 +59,19 @@ fn error_about(name: &str, error: alluvium::Error) -> Error {
         alluvium::ErrorKind::NotFound => {
             Error::new(ErrorKind::NotFound, format!("there is no snapshot \"{name}\""))
         }
-        alluvium::ErrorKind::AlreadyExists => {
-            let message = format!("there is a snapshot \"{name}\" already: remove it first");
-            Error::new(ErrorKind::Exists, message)
-        }
+        alluvium::ErrorKind::AlreadyExists => error_exists(name),
         _ => error.into(),
     }
+}
+
+fn error_exists(name: &str) -> Error {
+    let message = format!("there is a snapshot \"{name}\" already: remove it first");
+    Error::new(ErrorKind::Exists, message)
+}
+
+fn has_name(store: &FileStore, name: &str) -> bool {
+    let name = name_in_store(store, name);
+    store.db.snapshots().iter().any(|(other, _)| *other == name)
 }
 
 pub(super) fn create(store: &Arc<FileStore>, name: &str) -> Result<FilesSnapshot> {
@@ -79,6 +87,16 @@ pub(super) fn create(store: &Arc<FileStore>, name: &str) -> Result<FilesSnapshot
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
+    let _alone = store.snapshots.lock();
+    if has_name(store, name) {
+        return Err(error_exists(name));
+    }
+    stream::stamp(store)?;
+    create_of_state(store, name)
+}
+
+/// Creates a snapshot of a state that has the right stamp.
+pub(super) fn create_of_state(store: &Arc<FileStore>, name: &str) -> Result<FilesSnapshot> {
     let created = store.db.create_snapshot(&name_in_store(store, name));
     let snapshot = created.map_err(|error| error_about(name, error))?;
     tell(store, name);
@@ -141,6 +159,10 @@ impl FilesSnapshot {
             store: Arc::clone(store),
             snapshot,
         }
+    }
+
+    pub(super) fn as_store_snapshot(&self) -> &Snapshot {
+        &self.snapshot
     }
 
     /// Returns the sequence number of the commit, as `Db::changes_since` takes it.

@@ -9,6 +9,7 @@ mod model;
 mod operations;
 mod perform;
 mod reference;
+mod streams;
 mod transactions;
 mod views;
 

@@ -8,8 +8,8 @@ use crate::options::MountOptions;
 use crate::served::{DeviceServer, MountState};
 use alluvium_files::{
     AllocateMode, AttributeChange, Attributes, BranchSummary, DirectoryEntry, Error, ErrorKind, FileSystem,
-    FileVersion, FilesReport, Inode, NewNode, PathChange, RenameMode, Result, SeekTarget, SetMode,
-    SpaceStatistics, WritePosition,
+    FileVersion, FilesReport, Inode, NewNode, PathChange, ReceivedSnapshot, RenameMode, Result, SeekTarget,
+    SetMode, SpaceStatistics, WritePosition,
 };
 use parking_lot::Mutex;
 use std::io::{self, Write};
@@ -106,6 +106,67 @@ impl FilesClient {
     /// `NotFound`; errors of the connection and of the other process.
     pub fn remove_snapshot(&self, name: &str) -> Result<()> {
         self.ask(&FilesRequest::RemoveSnapshot(name.to_owned())).map(drop)
+    }
+
+    /// Begins to send a snapshot, or what has changed since another one: see
+    /// [`Files::send`](alluvium_files::Files::send).
+    ///
+    /// # Errors
+    /// `NotFound`; errors of the connection and of the other process.
+    pub fn send(&self, snapshot: &str, since: Option<&str>) -> Result<()> {
+        let request = FilesRequest::Send {
+            snapshot: snapshot.to_owned(),
+            since: since.map(str::to_owned),
+        };
+        self.ask(&request).map(drop)
+    }
+
+    /// Returns the next part of the snapshot that is being sent, or `None` at the end.
+    ///
+    /// # Errors
+    /// Errors of the connection and of the other process.
+    pub fn next_part(&self) -> Result<Option<Vec<u8>>> {
+        let part = answered!(self.ask(&FilesRequest::NextPart), Bytes)?;
+        Ok((!part.is_empty()).then_some(part))
+    }
+
+    /// Begins to receive a snapshot into a copy, on a stream that the other process has begun to
+    /// serve: see [`SnapshotReceiver`](alluvium_files::SnapshotReceiver).
+    ///
+    /// # Errors
+    /// Errors of the connection and of the other process.
+    pub fn receive(stream: UnixStream, name: &str) -> Result<FilesClient> {
+        let client = FilesClient {
+            stream: Mutex::new(Some(stream)),
+        };
+        client.ask(&FilesRequest::Receive(name.to_owned()))?;
+        Ok(client)
+    }
+
+    /// Passes the next bytes of the snapshot that is being received, at most 3 MiB.
+    ///
+    /// # Errors
+    /// As [`SnapshotReceiver::push`](alluvium_files::SnapshotReceiver::push); errors of the
+    /// connection.
+    pub fn push_part(&self, bytes: &[u8]) -> Result<()> {
+        self.ask(&FilesRequest::Part(bytes.to_vec())).map(drop)
+    }
+
+    /// Ends the snapshot that is being received, and applies it.
+    ///
+    /// # Errors
+    /// As [`SnapshotReceiver::finish`](alluvium_files::SnapshotReceiver::finish); errors of the
+    /// connection.
+    pub fn end_receive(&self) -> Result<ReceivedSnapshot> {
+        answered!(self.ask(&FilesRequest::EndReceive), Received)
+    }
+
+    /// Makes a copy changeable.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is not a copy; errors of the connection and of the other process.
+    pub fn promote(&self) -> Result<()> {
+        self.ask(&FilesRequest::Promote).map(drop)
     }
 
     /// Verifies the file system.

@@ -59,6 +59,11 @@ pub fn message_examples() -> Vec<Vec<u8>> {
             parent: None,
         },
         FilesRequest::History(file()),
+        FilesRequest::Send {
+            snapshot: "tuesday".to_owned(),
+            since: Some("monday".to_owned()),
+        },
+        FilesRequest::Part(file()),
     ];
     let replies = [
         FilesReply::Done,
@@ -280,7 +285,16 @@ mod tests {
                 8 => FilesRequest::History([b"/", &self.name()[..], b"/", &self.name()].concat()),
                 9 => FilesRequest::Publish,
                 10 => FilesRequest::EndView,
-                11 => FilesRequest::Open {
+                11 => FilesRequest::Send {
+                    snapshot: "old".to_owned(),
+                    since: self.random.bool().then(|| self.text()),
+                },
+                12 => FilesRequest::NextPart,
+                13 => FilesRequest::Part(self.name()),
+                14 => FilesRequest::EndReceive,
+                15 => FilesRequest::Promote,
+                16 => FilesRequest::Receive(self.text()),
+                17 => FilesRequest::Open {
                     name: self.text(),
                     view: FilesView::Newest,
                 },

@@ -2,8 +2,8 @@
 
 use alluvium_files::{
     AllocateMode, AttributeChange, Attributes, BranchSummary, DirectoryEntry, ErrorKind, FileKind,
-    FileVersion, FilesReport, Inode, PathChange, RenameMode, SeekTarget, SetMode, SpaceStatistics,
-    WritePosition,
+    FileVersion, FilesReport, Inode, PathChange, ReceivedSnapshot, RenameMode, SeekTarget, SetMode,
+    SpaceStatistics, WritePosition,
 };
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +72,22 @@ pub(super) enum FilesRequest {
     History(Vec<u8>),
     /// Publishes the transaction, so that others can join it. The answer is a list with its name.
     Publish,
+    /// Begins to send a snapshot, or what has changed since another one.
+    Send {
+        snapshot: String,
+        since: Option<String>,
+    },
+    /// Asks for the next part of what is sent. No bytes mean the end.
+    NextPart,
+    /// Begins to receive a snapshot into a copy of this name. It is the first request of a stream,
+    /// on which only parts and the end follow.
+    Receive(String),
+    /// The next part of what is received.
+    Part(Vec<u8>),
+    /// The end of what is received, which is applied then.
+    EndReceive,
+    /// Makes a copy changeable.
+    Promote,
 }
 
 /// An operation of [`FileSystem`](alluvium_files::FileSystem).
@@ -135,4 +151,5 @@ pub(super) enum FilesReply {
     Branches(Vec<BranchSummary>),
     Changes(Vec<PathChange>),
     Versions(Vec<FileVersion>),
+    Received(ReceivedSnapshot),
 }

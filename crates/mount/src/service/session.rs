@@ -7,7 +7,10 @@ use super::operations::{self, MOST_READ};
 use crate::options::MountOptions;
 use crate::served::{MountState, ServedDevice};
 use alluvium::{Db, Durability};
-use alluvium_files::{Error, ErrorKind, FileSystem, Files, FilesTransaction, Inode, PathChange, Result};
+use alluvium_files::{
+    Error, ErrorKind, FileSystem, Files, FilesTransaction, Inode, PathChange, Result, SnapshotReceiver,
+    SnapshotSender,
+};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -50,6 +53,9 @@ impl FilesService {
         if request == FilesRequest::AllBranches {
             return send(stream, &all_branches(&self.db));
         }
+        if let FilesRequest::Receive(name) = &request {
+            return self.receive(stream, name);
+        }
         let FilesRequest::Open { name, view } = request else {
             let error = Error::new(
                 ErrorKind::InvalidArgument,
@@ -71,13 +77,38 @@ impl FilesService {
                 Some(device) => session.serve(device),
                 None => session.answer(&request),
             }));
-            let reply = reply.unwrap_or_else(|_| {
-                tracing::error!("an operation on files has panicked");
-                let text = "the operation panicked, which is a bug in Alluvium; the log of the process that \
-                            has the store open contains the message";
-                FilesReply::failed(&Error::new(ErrorKind::Io, text))
-            });
+            let reply = reply.unwrap_or_else(|_| FilesReply::failed(&panicked()));
             send(stream, &reply)?;
+        }
+        Ok(())
+    }
+
+    /// Receives a snapshot. If the stream ends early, nothing has changed.
+    fn receive(&self, stream: &mut UnixStream, name: &str) -> io::Result<()> {
+        let mut receiver = match SnapshotReceiver::new(&self.db, name) {
+            Ok(receiver) => receiver,
+            Err(error) => return send(stream, &FilesReply::failed(&error)),
+        };
+        send(stream, &FilesReply::Done)?;
+        while let Some(request) = format::read::<FilesRequest>(stream)? {
+            let outcome = catch_unwind(AssertUnwindSafe(|| match request {
+                FilesRequest::Part(bytes) => {
+                    receiver.push(&bytes).map(|()| (Some(receiver), FilesReply::Done))
+                }
+                FilesRequest::EndReceive => Ok((None, FilesReply::Received(receiver.finish()?))),
+                _ => Err(Error::new(
+                    ErrorKind::InvalidArgument,
+                    "the stream receives a snapshot: send parts of it, and the end",
+                )),
+            }));
+            match outcome.unwrap_or_else(|_| Err(panicked())) {
+                Ok((Some(next), reply)) => {
+                    receiver = next;
+                    send(stream, &reply)?;
+                }
+                Ok((None, reply)) => return send(stream, &reply),
+                Err(error) => return send(stream, &FilesReply::failed(&error)),
+            }
         }
         Ok(())
     }
@@ -105,8 +136,16 @@ impl FilesService {
             device: None,
             holds: BTreeMap::new(),
             changes: Vec::new(),
+            sender: None,
         })
     }
+}
+
+fn panicked() -> Error {
+    tracing::error!("an operation on files has panicked");
+    let text = "the operation panicked, which is a bug in Alluvium; the log of the process that \
+                has the store open contains the message";
+    Error::new(ErrorKind::Io, text)
 }
 
 fn all_branches(db: &Db) -> FilesReply {
@@ -135,6 +174,8 @@ struct FilesSession {
     holds: BTreeMap<Inode, u32>,
     /// What the branch that the client asked for last has changed.
     changes: Vec<PathChange>,
+    /// The snapshot that is being sent.
+    sender: Option<SnapshotSender>,
 }
 
 impl FilesSession {
@@ -169,13 +210,26 @@ impl FilesSession {
                 Ok(versions) => return FilesReply::Versions(versions),
                 Err(error) => Err(error),
             },
+            FilesRequest::Send { snapshot, since } => {
+                let sender = self.files.send(snapshot, since.as_deref());
+                sender.map(|sender| self.sender = Some(sender))
+            }
+            FilesRequest::NextPart => match self.next_part() {
+                Ok(part) => return FilesReply::Bytes(part),
+                Err(error) => Err(error),
+            },
+            FilesRequest::Promote => self.files.promote(),
             FilesRequest::Commit { is_durable } => self.commit(*is_durable),
             FilesRequest::Publish => match self.transaction().and_then(FilesTransaction::publish) {
                 Ok(name) => return FilesReply::Names(vec![name.into_bytes()]),
                 Err(error) => Err(error),
             },
             FilesRequest::Roll => self.transaction().map(|transaction| transaction.rollback()),
-            FilesRequest::Open { .. } | FilesRequest::Serve => Err(Error::new(
+            FilesRequest::Open { .. }
+            | FilesRequest::Serve
+            | FilesRequest::Receive(_)
+            | FilesRequest::Part(_)
+            | FilesRequest::EndReceive => Err(Error::new(
                 ErrorKind::InvalidArgument,
                 "the stream has been opened already",
             )),
@@ -184,6 +238,21 @@ impl FilesSession {
             Ok(()) => FilesReply::Done,
             Err(error) => FilesReply::failed(&error),
         }
+    }
+
+    /// Returns the next part of the snapshot that is being sent, or no bytes at the end.
+    fn next_part(&mut self) -> Result<Vec<u8>> {
+        let sender = self.sender.as_mut().ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidArgument,
+                "no snapshot is being sent: begin with the request `Send`",
+            )
+        })?;
+        let part = sender.next_part()?;
+        if part.is_none() {
+            self.sender = None;
+        }
+        Ok(part.unwrap_or_default())
     }
 
     /// Returns what a branch has changed, from a position on, as far as it fits in a reply.

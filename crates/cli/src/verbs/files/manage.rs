@@ -1,4 +1,4 @@
-//! `files mkdir`, `mv`, `rm`, `check`, `snapshot`, `list` and `remove`.
+//! `files mkdir`, `mv`, `rm`, `check`, `snapshot`, `promote`, `list` and `remove`.
 
 use super::{FilesCommand, SnapshotAction, StorePath};
 use crate::context::CommandContext;
@@ -107,6 +107,13 @@ pub(super) fn snapshot(
             SnapshotAction::Remove { name } => open.remove_snapshot(name)?,
             SnapshotAction::List => print_names(context, &open.snapshots()?)?,
         }
+        Ok(CommandExit::Done)
+    })
+}
+
+pub(super) fn promote(command: &FilesCommand, context: &CommandContext) -> Result<CommandExit> {
+    command.managing(context, |open| {
+        open.promote()?;
         Ok(CommandExit::Done)
     })
 }

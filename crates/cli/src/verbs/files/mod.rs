@@ -7,6 +7,7 @@
 mod history;
 mod list;
 mod manage;
+mod stream;
 mod transfer;
 
 use crate::context::CommandContext;
@@ -29,6 +30,8 @@ Examples:
   alluvium files snapshot create monday
   alluvium files export / /tmp/monday --snapshot monday
   alluvium files history /letters/november
+  alluvium files send monday | ssh backup alluvium --db copies files receive
+  alluvium files send tuesday changes --since monday
   alluvium files check
 
 A path begins at the root of the file system. Commands that change files are transactions: they take effect as a whole or \
@@ -125,6 +128,25 @@ pub enum FilesAction {
     /// Create, list and remove snapshots.
     #[command(subcommand)]
     Snapshot(SnapshotAction),
+    /// Write a snapshot as a stream, by which a copy in another store follows these files.
+    Send {
+        snapshot: String,
+        /// A file of this machine, which appears once it is complete; `-` for standard output.
+        #[arg(default_value = "-")]
+        target: PathBuf,
+        /// Write only what has changed since this snapshot, which the copy has.
+        #[arg(long, value_name = "NAME")]
+        since: Option<String>,
+    },
+    /// Write a stream of `send` into a copy, all of it or nothing. A whole snapshot creates the
+    /// copy.
+    Receive {
+        /// A file of this machine; `-` for standard input.
+        #[arg(default_value = "-")]
+        source: PathBuf,
+    },
+    /// Make a copy changeable. It receives no streams any more.
+    Promote,
     /// List the file systems of the store.
     List,
     /// Remove a file system with everything in it.
@@ -164,6 +186,13 @@ impl FilesCommand {
             FilesAction::History { path } => history::print(self, context, &path.0),
             FilesAction::Check => manage::check(self, context),
             FilesAction::Snapshot(action) => manage::snapshot(self, context, action),
+            FilesAction::Send {
+                snapshot,
+                target,
+                since,
+            } => stream::send(self, context, (snapshot, since.as_deref()), target),
+            FilesAction::Receive { source } => stream::receive(self, context, source),
+            FilesAction::Promote => manage::promote(self, context),
             FilesAction::List => manage::list(context),
             FilesAction::Remove { consent } => manage::remove_files(self, context, *consent),
         }

@@ -12,6 +12,7 @@ use crate::store::numbers::InodeNumbers;
 use crate::store::open::{check_name, list};
 use crate::store::options::FilesOptions;
 use crate::store::shared::{FileStore, STRIPES, is_retried};
+use crate::store::stream::require_changeable;
 use crate::store::ticks::DirectoryTicks;
 use crate::types::{Inode, Timestamp};
 use alluvium::{Db, Durability, Keyspace, LockTable, Snapshot, Transaction};
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Attempts to begin or to end a branch that conflicts with another one that does.
 pub(super) const MOST_TRIES: u32 = 100;
@@ -162,6 +163,7 @@ fn check_branch_name(name: &str) -> Result<()> {
 /// Begins a branch of the files as they are, or of another branch.
 pub(crate) fn begin(origin: &Arc<FileStore>, name: &str, parent: Option<&str>) -> Result<()> {
     check_branch_name(name)?;
+    require_changeable(origin)?;
     let _alone = BEGINNING.lock();
     let others = list_all(&origin.db)?;
     if let Some(other) = others.iter().find(|other| other.name == name) {
@@ -322,6 +324,8 @@ pub(crate) fn open(origin: &Arc<FileStore>, name: &str) -> Result<Arc<FileStore>
         streams: FileStreams::default(),
         leftover: Mutex::default(),
         snapshot_changes: AtomicU64::new(0),
+        is_copy: AtomicBool::new(false),
+        snapshots: Mutex::default(),
         branch: Some(BranchState {
             origin: Arc::clone(origin),
             name: name.to_owned(),
