@@ -105,7 +105,8 @@ pub(crate) fn check(records: &dyn ReadRecords, layout: FileLayout, next: Option<
     check.read_system()?;
     check.read_counts()?;
     check.read_times()?;
-    check.read_blocks()?;
+    check.read_blocks(RecordSpace::Blocks)?;
+    check.read_blocks(RecordSpace::Compressed)?;
     check.read_extended()?;
     check.compare_inodes();
     check.follow_parents();
@@ -301,9 +302,9 @@ impl FilesCheck<'_> {
         })
     }
 
-    fn read_blocks(&mut self) -> Result<()> {
+    fn read_blocks(&mut self, space: RecordSpace) -> Result<()> {
         let bytes = self.layout.block_bytes;
-        self.each(RecordSpace::Blocks, |check, key, value| {
+        self.each(space, |check, key, value| {
             let (locality, inode, block) = format::split_block_key(key)?;
             check.report.blocks += 1;
             let Some(seen) = check.inodes.get_mut(&inode) else {
@@ -317,6 +318,18 @@ impl FilesCheck<'_> {
                 check.find(format!(
                     "block {block} of inode {} stands among those of other files",
                     inode.0
+                ));
+                return Ok(());
+            }
+            if space != seen.record.block_space() {
+                check.find(format!(
+                    "block {block} of inode {} is among those that are {}compressed",
+                    inode.0,
+                    if space == RecordSpace::Compressed {
+                        ""
+                    } else {
+                        "not "
+                    }
                 ));
                 return Ok(());
             }

@@ -61,6 +61,7 @@ pub fn record_examples() -> Vec<Vec<u8>> {
         changed: time,
         known_as: (1, b"name".to_vec()),
         inline: Some(b"hello".to_vec()),
+        is_compressed: true,
         locality: Locality::default(),
     };
     let number = branches::BranchNumber(7);

@@ -30,6 +30,7 @@ pub use check::FilesReport;
 pub use contract::{ChangeListener, FileSystem};
 pub use decode::{decode_records, record_examples};
 pub use error::{Error, ErrorKind, Result};
+pub use operations::COMPRESSION_ATTRIBUTE;
 pub use ordinary::{AccessTimes, OrdinaryDirectory, OrdinaryDirectoryLock};
 pub use overlay::{
     ApplyOutcome, Overlay, OverlayOptions, OverlayPhase, PathChange, PathChangeKind, apply, discard,

@@ -3,6 +3,7 @@
 use crate::Place;
 use crate::files::{RunningMount, need_mounts, sample, tree};
 use std::fs;
+use std::path::Path;
 
 /// Makes a store with files, and returns it with a stream of its snapshot.
 fn sent(place: &Place) -> String {
@@ -21,9 +22,9 @@ fn a_copy_follows_by_streams() {
     let whole = sent(&place);
     let said = other.done(["files", "receive", &whole]);
     assert!(
-        said.out.starts_with("received the snapshot monday, "),
+        said.text().starts_with("received the snapshot monday, "),
         "{}",
-        said.out
+        said.text()
     );
     let exported = |place: &Place, name: &str| {
         let target = place.path(name);
@@ -47,7 +48,7 @@ fn a_copy_follows_by_streams() {
     other.fed(["files", "receive"], &changes).ended(0);
     assert_eq!(exported(&other, "two"), exported(&place, "two"));
     let again = other.fed(["files", "receive"], &changes).ended(0);
-    assert_eq!(again.out, "the copy has the snapshot tuesday already\n");
+    assert_eq!(again.text(), "the copy has the snapshot tuesday already\n");
     other.done(["files", "check"]);
 
     let refused = other.fed(["files", "put", "-", "/x"], b"x");
@@ -56,12 +57,8 @@ fn a_copy_follows_by_streams() {
     other.fed(["files", "put", "-", "/x"], b"x").ended(0);
     // A failed command leaves no file.
     let missing = place.path("sunday.stream");
-    assert_ne!(
-        place
-            .run(["files", "send", "sunday", missing.to_str().unwrap()])
-            .code,
-        0
-    );
+    let failed = place.run(["files", "send", "sunday", missing.to_str().unwrap()]);
+    assert_ne!(failed.code, Some(0));
     let left = fs::read_dir(place.path(""))
         .unwrap()
         .map(|entry| entry.unwrap().file_name());

@@ -3,7 +3,7 @@
 use super::{FileWriter, MAX_FILE_BYTES, too_large};
 use crate::error::Result;
 use crate::records::format::{self, InodeRecord};
-use crate::records::{ReadDependence, RecordSpace, RecordValue};
+use crate::records::{ReadDependence, RecordValue};
 use crate::types::{Inode, WritePosition};
 
 /// Contents that an operation changes. Blocks are written at once, and the inode's record at the
@@ -56,13 +56,13 @@ impl<'w, 'o> FileContents<'w, 'o> {
     fn stored(&self, block: u64) -> Result<Option<Vec<u8>>> {
         let key = self.key(block);
         let records = self.writer.records;
-        let value = records.get(RecordSpace::Blocks, &key, ReadDependence::Untracked)?;
+        let value = records.get(self.record.block_space(), &key, ReadDependence::Untracked)?;
         Ok(value.map(RecordValue::into_vec))
     }
 
     fn put(&self, block: u64, value: &[u8]) -> Result<()> {
         let key = self.key(block);
-        self.writer.records.put(RecordSpace::Blocks, &key, value)
+        self.writer.records.put(self.record.block_space(), &key, value)
     }
 
     /// Writes `data` at `offset`, and extends the file if it ends before.
@@ -126,7 +126,7 @@ impl<'w, 'o> FileContents<'w, 'o> {
             (false, end)
         } else if is_last && from > 0 && self.record.tail as usize == from {
             let key = self.key(block);
-            self.writer.records.merge(RecordSpace::Blocks, &key, part)?;
+            self.writer.records.merge(self.record.block_space(), &key, part)?;
             (true, end)
         } else {
             let before = self.stored(block)?;
@@ -255,8 +255,8 @@ impl<'w, 'o> FileContents<'w, 'o> {
         let (low, high) = (self.key(first), self.key(end));
         let records = self.writer.records;
         match end - first {
-            1 => records.delete(RecordSpace::Blocks, &low)?,
-            _ => records.delete_range(RecordSpace::Blocks, &low, Some(&high))?,
+            1 => records.delete(self.record.block_space(), &low)?,
+            _ => records.delete_range(self.record.block_space(), &low, Some(&high))?,
         }
         if self.last_block().is_some_and(|last| last < end) {
             self.record.tail = 0;

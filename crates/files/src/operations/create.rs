@@ -110,6 +110,8 @@ impl FileWriter<'_> {
             modified: now,
             changed: now,
             known_as: (0, Vec::new()),
+            is_compressed: directory.is_compressed
+                && matches!(node.kind, FileKind::Regular | FileKind::Directory),
             locality: Locality::default(),
             inline: match node.kind {
                 FileKind::Regular => Some(Vec::new()),

@@ -1,5 +1,6 @@
 //! Extended attributes.
 
+use super::compression::COMPRESSION_ATTRIBUTE;
 use super::{FileReader, FileWriter, invalid};
 use crate::error::{Error, ErrorKind, Result};
 use crate::records::{ReadDependence, RecordSpace, RecordValue, WalkedValues, format};
@@ -9,7 +10,7 @@ use std::ops::ControlFlow;
 /// Longest value of an extended attribute, in bytes.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
-fn missing(inode: Inode, name: &[u8]) -> Error {
+pub(super) fn missing(inode: Inode, name: &[u8]) -> Error {
     let message = format!("inode {} has no attribute \"{}\"", inode.0, name.escape_ascii());
     Error::new(ErrorKind::NoAttribute, message)
 }
@@ -33,6 +34,9 @@ fn check_attribute_name(name: &[u8]) -> Result<()> {
 impl FileReader<'_> {
     pub(crate) fn extended_attribute(&self, inode: Inode, name: &[u8]) -> Result<Vec<u8>> {
         let record = self.load(inode, ReadDependence::Isolated)?;
+        if name == COMPRESSION_ATTRIBUTE {
+            return self.compression(inode, &record);
+        }
         if !record.is_extended {
             return Err(missing(inode, name));
         }
@@ -48,6 +52,9 @@ impl FileReader<'_> {
     pub(crate) fn extended_attributes(&self, inode: Inode) -> Result<Vec<Vec<u8>>> {
         let record = self.load(inode, ReadDependence::Isolated)?;
         let mut names = Vec::new();
+        if record.is_compressed {
+            names.push(COMPRESSION_ATTRIBUTE.to_vec());
+        }
         if !record.is_extended {
             return Ok(names);
         }
@@ -63,6 +70,7 @@ impl FileReader<'_> {
                 ControlFlow::Continue(())
             },
         )?;
+        names.sort_unstable();
         Ok(names)
     }
 }
@@ -76,6 +84,9 @@ impl FileWriter<'_> {
         mode: SetMode,
     ) -> Result<()> {
         check_attribute_name(name)?;
+        if name == COMPRESSION_ATTRIBUTE {
+            return self.set_compression(inode, value, mode);
+        }
         if value.len() > MAX_VALUE_BYTES {
             let message = format!(
                 "the attribute \"{}\" of inode {} has {} bytes: at most {MAX_VALUE_BYTES} are possible",
@@ -107,6 +118,9 @@ impl FileWriter<'_> {
     }
 
     pub(crate) fn remove_extended_attribute(&self, inode: Inode, name: &[u8]) -> Result<()> {
+        if name == COMPRESSION_ATTRIBUTE {
+            return self.remove_compression(inode);
+        }
         self.reader().load(inode, ReadDependence::Shared)?;
         let key = format::name_key(inode, name);
         let before = self

@@ -15,6 +15,7 @@
 mod allocate;
 mod attributes;
 mod block_streams;
+mod compression;
 mod contents;
 mod copy;
 mod create;
@@ -24,6 +25,7 @@ mod remove;
 mod rename;
 mod streams;
 
+pub use compression::COMPRESSION_ATTRIBUTE;
 pub(crate) use streams::FileStreams;
 
 use crate::error::{Error, ErrorKind, Result};

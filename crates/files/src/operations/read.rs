@@ -78,15 +78,17 @@ impl FileReader<'_> {
         {
             // An error would be that of another file.
             let _ = match record.locality.is_empty() {
-                true => streams.note(inode).map_or(Ok(()), |next| self.bring(next)),
+                true => streams
+                    .note(inode)
+                    .map_or(Ok(()), |next| self.bring(next, &record)),
                 false => self.bring_along(streams, inode, &record),
             };
         }
         self.read_contents(inode, &record, offset, length, out)
     }
 
-    /// Brings the records and the beginnings of files into memory.
-    fn bring(&self, inodes: Range<u64>) -> Result<()> {
+    /// Brings the records and the beginnings of files into memory that follow `read`.
+    fn bring(&self, inodes: Range<u64>, read: &InodeRecord) -> Result<()> {
         let keys: Vec<Vec<u8>> = inodes
             .clone()
             .map(|inode| format::inode_key(Inode(inode)).to_vec())
@@ -100,7 +102,7 @@ impl FileReader<'_> {
                     .map(move |block| format::block_key(&Locality::default(), Inode(inode), block))
             })
             .collect();
-        self.records.get_many(RecordSpace::Blocks, &keys)?;
+        self.records.get_many(read.block_space(), &keys)?;
         Ok(())
     }
 
@@ -111,12 +113,12 @@ impl FileReader<'_> {
         }
         let first = format::block_key(&record.locality, inode, 0);
         let end = format::blocks_end(&record.locality, inode).unwrap_or_default();
-        let Some(ahead) = streams.note_blocks(&first, &end) else {
+        let Some(ahead) = streams.note_blocks(record.is_compressed, &first, &end) else {
             return Ok(());
         };
         // A scan reads values that lie together at once, which single lookups do not.
         let (mut brought, mut last) = (0, Vec::new());
-        let (space, values) = (RecordSpace::Blocks, WalkedValues::All);
+        let (space, values) = (record.block_space(), WalkedValues::All);
         self.records
             .walk(space, &ahead.from, None, values, &mut |key, value| {
                 brought += value.len();
@@ -127,7 +129,7 @@ impl FileReader<'_> {
                     false => ControlFlow::Break(()),
                 }
             })?;
-        streams.note_brought(&first, last);
+        streams.note_brought(record.is_compressed, &first, last);
         Ok(())
     }
 
@@ -175,7 +177,7 @@ impl FileReader<'_> {
             let keys: Vec<Vec<u8>> = (first..=until)
                 .map(|block| format::block_key(&record.locality, inode, block))
                 .collect();
-            let values = self.records.get_many(RecordSpace::Blocks, &keys)?;
+            let values = self.records.get_many(record.block_space(), &keys)?;
             for (block, value) in (first..=until).zip(values) {
                 let Some(value) = value else { continue };
                 let start = block * bytes;
@@ -273,16 +275,12 @@ impl FileReader<'_> {
     ) -> Result<()> {
         let key = |block| format::block_key(&record.locality, inode, block);
         let (low, high) = (key(blocks.start), key(blocks.end));
-        self.records.walk(
-            RecordSpace::Blocks,
-            &low,
-            Some(&high),
-            WalkedValues::Short,
-            &mut |key, _| {
+        let space = record.block_space();
+        self.records
+            .walk(space, &low, Some(&high), WalkedValues::Short, &mut |key, _| {
                 let block = format::split_block_key(key).map(|(_, _, block)| block);
-                visit(block.map_err(|damage| damaged(RecordSpace::Blocks, key, damage)))
-            },
-        )
+                visit(block.map_err(|damage| damaged(space, key, damage)))
+            })
     }
 
     /// Returns how many blocks from `first` to before `end` are stored.

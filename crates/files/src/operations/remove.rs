@@ -128,14 +128,14 @@ impl FileWriter<'_> {
         if end - first <= FEW_BLOCKS {
             for block in first..end {
                 let key = format::block_key(&record.locality, inode, block);
-                self.records.delete(RecordSpace::Blocks, &key)?;
+                self.records.delete(record.block_space(), &key)?;
             }
             return Ok(());
         }
         let low = format::block_key(&record.locality, inode, first);
         let high = format::blocks_end(&record.locality, inode);
         self.records
-            .delete_range(RecordSpace::Blocks, &low, high.as_deref())
+            .delete_range(record.block_space(), &low, high.as_deref())
     }
 
     fn delete_all(&self, space: RecordSpace, inode: Inode) -> Result<()> {

@@ -49,7 +49,8 @@ struct RecentStreams {
 #[derive(Debug, Default)]
 pub(crate) struct FileStreams {
     recent: Mutex<RecentStreams>,
-    by_path: Mutex<BlockStreams>,
+    /// Of blocks that are not compressed, and of those that are.
+    by_path: [Mutex<BlockStreams>; 2],
 }
 
 impl FileStreams {
@@ -84,13 +85,17 @@ impl FileStreams {
 
     /// Like [`FileStreams::note`], where contents are ordered by path: the file's blocks have keys
     /// from `first` to before `end`.
-    pub(super) fn note_blocks(&self, first: &[u8], end: &[u8]) -> Option<BlocksAhead> {
-        self.by_path.try_lock()?.note(first, end)
+    pub(super) fn note_blocks(&self, is_compressed: bool, first: &[u8], end: &[u8]) -> Option<BlocksAhead> {
+        self.by_path[usize::from(is_compressed)]
+            .try_lock()?
+            .note(first, end)
     }
 
     /// Notes the last key that was read ahead for the file whose first block has the key `first`.
-    pub(super) fn note_brought(&self, first: &[u8], last: Vec<u8>) {
-        self.by_path.lock().note_brought(first, last);
+    pub(super) fn note_brought(&self, is_compressed: bool, first: &[u8], last: Vec<u8>) {
+        self.by_path[usize::from(is_compressed)]
+            .lock()
+            .note_brought(first, last);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The encoding of files in keyspaces, format version 2. Version 1 knows no localities.
 //!
-//! A file system NAME has seven keyspaces, `files.NAME.` with the endings below. Integers in keys
+//! A file system NAME has eight keyspaces, `files.NAME.` with the endings below. Integers in keys
 //! are big-endian, so that byte order equals numeric order. I is an inode number (8 bytes). The
 //! operators are those of the keyspaces.
 //!
@@ -10,6 +10,7 @@
 //! inodes      I                                        the inode
 //! blocks      locality, I, number of the block (8      contents, then zeros to the block's end (append)
 //!             bytes)
+//! compressed  as blocks                                as blocks, of files whose contents are compressed
 //! counts      I of a directory                         number of its subdirectories, 64 bits, signed (add)
 //! times       I of a directory, then what happened     the time, for comparison of bytes (maximum)
 //!             last: 1 a change of names, 2 a change of
@@ -50,7 +51,8 @@
 //! OFFSET  SIZE  MEANING
 //!      0     1  kind
 //!      1     1  bit 0: the contents stand here; bit 1: the inode may have extended attributes;
-//!               bit 2: it has a locality
+//!               bit 2: it has a locality; bit 3: its blocks are in `compressed`, or those of what
+//!               is created in it
 //!      2     2  permission bits
 //!      4     4  user
 //!      8     4  group
@@ -143,6 +145,8 @@ pub(crate) struct InodeRecord {
     pub(crate) changed: Timestamp,
     /// A directory and a name there by which the inode was known. It may be outdated.
     pub(crate) known_as: (u64, Vec<u8>),
+    /// Whether its blocks, or those of what is created in it, are compressed.
+    pub(crate) is_compressed: bool,
     /// Where its blocks, or those of the files in it, stand among those of others.
     pub(crate) locality: Locality,
     /// The contents or the target, if they stand in this record.
@@ -254,12 +258,25 @@ impl HeaderRecord {
 }
 
 impl InodeRecord {
+    /// Returns the keyspace of its blocks.
+    pub(crate) fn block_space(&self) -> RecordSpace {
+        match self.is_compressed {
+            true => RecordSpace::Compressed,
+            false => RecordSpace::Blocks,
+        }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let inline = self.inline.as_deref().unwrap_or_default();
         let name = &self.known_as.1;
         let name = name.get(..MAX_NAME).unwrap_or(name);
         let locality = self.locality.as_bytes();
-        let flags = [self.inline.is_some(), self.is_extended, !locality.is_empty()];
+        let flags = [
+            self.inline.is_some(),
+            self.is_extended,
+            !locality.is_empty(),
+            self.is_compressed,
+        ];
         let flags = flags
             .iter()
             .rev()
@@ -293,7 +310,7 @@ impl InodeRecord {
         let mut reader = ByteReader::new(bytes);
         let kind = kind_of(reader.u8()?)?;
         let flags = reader.u8()?;
-        if flags > 7 {
+        if flags > 15 {
             return Err(DamagedRecord {
                 what: "has unknown flags",
             });
@@ -316,6 +333,7 @@ impl InodeRecord {
             modified: read_time(&mut reader)?,
             changed: read_time(&mut reader)?,
             known_as: (reader.u64()?, Vec::new()),
+            is_compressed: flags & 8 != 0,
             locality: Locality::default(),
             inline: None,
         };
@@ -399,7 +417,7 @@ pub(crate) fn split_block_key(key: &[u8]) -> Decoded<(&[u8], Inode, u64)> {
 /// Returns the inode to which a record of blocks, attributes or others belongs.
 pub(crate) fn owner_of(space: RecordSpace, key: &[u8]) -> Decoded<Inode> {
     match space {
-        RecordSpace::Blocks => Ok(split_block_key(key)?.1),
+        RecordSpace::Blocks | RecordSpace::Compressed => Ok(split_block_key(key)?.1),
         RecordSpace::System => lettered_inode(key),
         _ => Ok(split_key(key)?.0),
     }

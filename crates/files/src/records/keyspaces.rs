@@ -28,9 +28,21 @@ pub(crate) struct FileKeyspaces {
 
 impl FileKeyspaces {
     /// Opens the keyspaces of a file system that exists.
-    pub(crate) fn existing(db: &Db, name: &str) -> Result<FileKeyspaces> {
-        let open = |space| db.existing_keyspace(&keyspace_name(name, space));
-        FileKeyspaces::each(open)
+    /// What an older version did not create is created.
+    pub(crate) fn existing(
+        db: &Db,
+        name: &str,
+        options: impl Fn(RecordSpace) -> KeyspaceOptions,
+    ) -> Result<FileKeyspaces> {
+        FileKeyspaces::each(|space| {
+            let keyspace = keyspace_name(name, space);
+            match db.existing_keyspace(&keyspace) {
+                Err(error) if error.kind() == ErrorKind::NotFound && space == RecordSpace::Compressed => {
+                    db.keyspace_with(&keyspace, &options(space))
+                }
+                opened => opened,
+            }
+        })
     }
 
     /// Creates the keyspaces of a file system. Those that an interrupted creation or removal has
@@ -59,9 +71,18 @@ impl FileKeyspaces {
     }
 
     fn each(open: impl Fn(RecordSpace) -> Result<Keyspace>) -> Result<FileKeyspaces> {
-        let [names, inodes, blocks, counts, times, extended, system] = RecordSpace::ALL.map(open);
+        let [names, inodes, blocks, counts, times, extended, system, compressed] = RecordSpace::ALL.map(open);
         Ok(FileKeyspaces {
-            all: [names?, inodes?, blocks?, counts?, times?, extended?, system?],
+            all: [
+                names?,
+                inodes?,
+                blocks?,
+                counts?,
+                times?,
+                extended?,
+                system?,
+                compressed?,
+            ],
         })
     }
 

@@ -40,10 +40,12 @@ pub(crate) enum RecordSpace {
     Extended,
     /// The header, the inode numbers handed out, orphans, and the parents of directories.
     System,
+    /// Blocks of contents that are compressed.
+    Compressed,
 }
 
 impl RecordSpace {
-    pub(crate) const ALL: [RecordSpace; 7] = [
+    pub(crate) const ALL: [RecordSpace; 8] = [
         RecordSpace::Names,
         RecordSpace::Inodes,
         RecordSpace::Blocks,
@@ -51,7 +53,13 @@ impl RecordSpace {
         RecordSpace::Times,
         RecordSpace::Extended,
         RecordSpace::System,
+        RecordSpace::Compressed,
     ];
+
+    /// Returns whether it has blocks of contents.
+    pub(crate) fn has_blocks(self) -> bool {
+        matches!(self, RecordSpace::Blocks | RecordSpace::Compressed)
+    }
 
     /// Returns the last part of the keyspace's name.
     pub(crate) fn suffix(self) -> &'static str {
@@ -63,6 +71,7 @@ impl RecordSpace {
             RecordSpace::Times => "times",
             RecordSpace::Extended => "attributes",
             RecordSpace::System => "system",
+            RecordSpace::Compressed => "compressed",
         }
     }
 }

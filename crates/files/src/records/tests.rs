@@ -38,6 +38,7 @@ fn record() -> InodeRecord {
         modified: time(2),
         changed: time(3),
         known_as: (1, b"name".to_vec()),
+        is_compressed: false,
         locality: Locality::default(),
         inline: Some(b"hello".to_vec()),
     }
@@ -87,6 +88,7 @@ fn the_bytes_of_version_2_do_not_change() {
     assert_eq!(hex(&header.encode()), "414c4c5546494c450200001000000000000001");
     assert_eq!(HeaderRecord::decode(&header.encode()), Ok(header));
     let by_path = InodeRecord {
+        is_compressed: false,
         locality: locality(),
         ..record()
     };
@@ -111,6 +113,7 @@ fn what_is_encoded_is_decoded() {
         ..record()
     };
     let by_path = InodeRecord {
+        is_compressed: false,
         locality: locality(),
         ..record()
     };
@@ -149,6 +152,7 @@ fn what_is_encoded_is_decoded() {
 #[test]
 fn other_bytes_are_damage_and_no_panic() {
     let bytes = InodeRecord {
+        is_compressed: false,
         locality: locality(),
         ..record()
     };

@@ -56,7 +56,10 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 fn open_store(db: &Db, name: &str, options: &FilesOptions) -> Result<FileStore> {
     let asked = options.layout()?;
     let (spaces, layout) = match header(db, name)? {
-        Some(layout) => (FileKeyspaces::existing(db, name)?, layout),
+        Some(layout) => (
+            FileKeyspaces::existing(db, name, |space| options.keyspace(space))?,
+            layout,
+        ),
         None => (create(db, name, options, asked, FilesPurpose::Changeable)?, asked),
     };
     let is_copy = spaces.of(RecordSpace::System).get(format::COPY_KEY)?.is_some();
@@ -162,6 +165,7 @@ fn create(
         modified: now,
         changed: now,
         known_as: (0, Vec::new()),
+        is_compressed: false,
         locality: Locality::default(),
         inline: None,
     };

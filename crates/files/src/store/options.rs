@@ -187,11 +187,15 @@ impl FilesOptions {
             RecordSpace::Inodes => options.value_threshold(INODE_VALUE_BYTES),
             RecordSpace::Counts => options.merge_operator("add"),
             RecordSpace::Times => options.merge_operator("maximum"),
-            RecordSpace::Blocks => {
+            RecordSpace::Blocks | RecordSpace::Compressed => {
+                let compression = match space {
+                    RecordSpace::Compressed => Compression::Zstd,
+                    _ => self.compression,
+                };
                 let options = options
                     .merge_operator("append")
                     .structure(self.blocks.clone())
-                    .compression(self.compression);
+                    .compression(compression);
                 match self.value_threshold {
                     Some(bytes) => options.value_threshold(bytes),
                     None => options,

@@ -2,8 +2,8 @@
 
 use super::{TestPlace, attributes, directory, fails, file, names, node, size, stepping_options};
 use crate::{
-    AllocateMode, ContentOrder, ErrorKind, FileKind, FilePaths, FileSystem, Files, FilesOptions, Inode,
-    LastLink, NewNode, RenameMode, SeekTarget, SetMode, WritePosition,
+    AllocateMode, COMPRESSION_ATTRIBUTE, ContentOrder, ErrorKind, FileKind, FilePaths, FileSystem, Files,
+    FilesOptions, Inode, LastLink, NewNode, RenameMode, SeekTarget, SetMode, WritePosition,
 };
 
 const ROOT: Inode = Inode::ROOT;
@@ -416,5 +416,50 @@ fn paths_lead_through_links_and_parents() {
     assert_eq!((usage.directories, usage.files, usage.bytes), (3, 2, 15));
     files.remove_all(b"/a").unwrap();
     fails(files.resolve(b"/a"), ErrorKind::NotFound);
+    place.verify();
+}
+
+#[test]
+fn contents_become_compressed_and_plain_again() {
+    let place = TestPlace::with(&stepping_options(4096, 100));
+    let files = &place.files;
+    let compressed = directory(files, Inode::ROOT, b"compressed");
+    let set =
+        |inode, value: &[u8]| files.set_extended_attribute(inode, COMPRESSION_ATTRIBUTE, value, SetMode::Any);
+    set(compressed, b"zstd").unwrap();
+    let count = |ending: &str| {
+        let name = format!("files.test.{ending}");
+        place.db.existing_keyspace(&name).unwrap().iter().count()
+    };
+    let data: Vec<u8> = (0..200_000_u32).map(|at| (at / 1000) as u8).collect();
+    let deeper = directory(files, compressed, b"deeper");
+    let inherited = file(files, deeper, b"inherited");
+    files.write(inherited, WritePosition::At(0), &data).unwrap();
+    assert_eq!((count("blocks"), count("compressed")), (0, 49));
+    let plain = file(files, Inode::ROOT, b"plain");
+    files.write(plain, WritePosition::At(0), &data).unwrap();
+    assert_eq!((count("blocks"), count("compressed")), (49, 49));
+    assert_eq!(files.extended_attributes(plain).unwrap().len(), 0);
+    set(plain, b"zstd").unwrap();
+    assert_eq!(
+        files.extended_attribute(plain, COMPRESSION_ATTRIBUTE).unwrap(),
+        b"zstd"
+    );
+    assert_eq!((count("blocks"), count("compressed")), (0, 98));
+    set(inherited, b"none").unwrap();
+    assert_eq!((count("blocks"), count("compressed")), (49, 49));
+    for inode in [inherited, plain] {
+        assert!(files.read(inode, 0, data.len()).unwrap() == data);
+    }
+    fails(set(plain, b"gzip"), ErrorKind::InvalidArgument);
+    files
+        .remove_extended_attribute(compressed, COMPRESSION_ATTRIBUTE)
+        .unwrap();
+    fails(
+        files.extended_attribute(compressed, COMPRESSION_ATTRIBUTE),
+        ErrorKind::NoAttribute,
+    );
+    files.unlink(Inode::ROOT, b"plain").unwrap();
+    assert_eq!((count("blocks"), count("compressed")), (49, 0));
     place.verify();
 }

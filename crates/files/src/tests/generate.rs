@@ -1,7 +1,7 @@
 //! Random operations.
 
 use super::perform::FileOperation;
-use super::reference::ReferenceFiles;
+use super::reference::{COMPRESSION, ReferenceFiles};
 use crate::{AllocateMode, FileKind, Inode, RenameMode, SeekTarget, SetMode, WritePosition};
 use fastrand::Rng;
 
@@ -14,7 +14,7 @@ const NAMES: [&[u8]; 7] = [
     b"\xff\x01\n\"",
     &[255; 255],
 ];
-const ATTRIBUTES: [&[u8]; 3] = [b"user.a", b"user.b", b"system.posix_acl_access"];
+const ATTRIBUTES: [&[u8]; 4] = [b"user.a", b"user.b", b"system.posix_acl_access", COMPRESSION];
 
 /// Largest offset that operations use.
 const MOST: u64 = 9000;
@@ -124,7 +124,12 @@ pub(super) fn operation(random: &mut Rng, files: &ReferenceFiles) -> FileOperati
         93..96 => {
             let mode = [SetMode::Any, SetMode::Create, SetMode::Replace][random.usize(..3)];
             let inode = [file, directory][random.usize(..2)];
-            FileOperation::SetExtended(inode, attribute(random), data(random), mode)
+            let name = attribute(random);
+            let value = match name == COMPRESSION {
+                true => [&b"zstd"[..], b"zstd", b"none", b"lz9"][random.usize(..4)].to_vec(),
+                false => data(random),
+            };
+            FileOperation::SetExtended(inode, name, value, mode)
         }
         96..98 => FileOperation::RemoveExtended(file, attribute(random)),
         _ => FileOperation::ListExtended([file, directory][random.usize(..2)]),

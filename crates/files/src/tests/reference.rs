@@ -4,6 +4,9 @@ use super::perform::{FileOperation, OperationOutcome};
 use crate::{AllocateMode, ErrorKind, FileKind, FileSystem, Inode, RenameMode, SetMode, WritePosition};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The attribute by which contents are compressed.
+pub(super) const COMPRESSION: &[u8] = crate::COMPRESSION_ATTRIBUTE;
+
 #[derive(Clone, Debug)]
 pub(super) struct ReferenceNode {
     pub(super) kind: FileKind,
@@ -55,6 +58,13 @@ impl ReferenceFiles {
     ) -> OperationOutcome {
         self.attempt(operation, actual)
             .unwrap_or_else(OperationOutcome::Fails)
+    }
+
+    /// Gives a new inode the compression of its directory.
+    fn inherit(&self, parent: Inode, node: &mut ReferenceNode) {
+        if let Some(value) = self.nodes[&parent].extended.get(COMPRESSION) {
+            node.extended.insert(COMPRESSION.to_vec(), value.clone());
+        }
     }
 
     fn node(&self, inode: Inode) -> Checked<&ReferenceNode> {
@@ -166,6 +176,9 @@ impl ReferenceFiles {
                     return Err(ErrorKind::Exists);
                 }
                 let mut node = new_node(*kind, *parent);
+                if matches!(kind, FileKind::Regular | FileKind::Directory) {
+                    self.inherit(*parent, &mut node);
+                }
                 node.links = 1;
                 let inode = self.add(node, actual);
                 self.node_mut(*parent).entries.insert(name.clone(), inode);
@@ -174,6 +187,7 @@ impl ReferenceFiles {
             Op::CreateUnnamed(parent) => {
                 self.living(*parent)?;
                 let mut node = new_node(FileKind::Regular, *parent);
+                self.inherit(*parent, &mut node);
                 node.was_unnamed = true;
                 let inode = self.add(node, actual);
                 *self.view.holds.entry(inode).or_default() += 1;
@@ -275,13 +289,24 @@ impl ReferenceFiles {
                     .map(OperationOutcome::Bytes)
                     .ok_or(ErrorKind::NoAttribute)
             }
+            Op::SetExtended(_, name, value, _) if name == COMPRESSION && value == b"lz9" => {
+                Err(ErrorKind::InvalidArgument)
+            }
             Op::SetExtended(inode, name, value, mode) => {
+                let kind = self.node(*inode)?.kind;
+                if name == COMPRESSION && !matches!(kind, FileKind::Regular | FileKind::Directory) {
+                    return Err(ErrorKind::NotSupported);
+                }
                 match (mode, self.node(*inode)?.extended.contains_key(name)) {
                     (SetMode::Create, true) => return Err(ErrorKind::Exists),
                     (SetMode::Replace, false) => return Err(ErrorKind::NoAttribute),
                     _ => (),
                 }
-                self.node_mut(*inode).extended.insert(name.clone(), value.clone());
+                let extended = &mut self.node_mut(*inode).extended;
+                match name == COMPRESSION && value == b"none" {
+                    true => drop(extended.remove(name)),
+                    false => drop(extended.insert(name.clone(), value.clone())),
+                }
                 Ok(OperationOutcome::Done)
             }
             Op::RemoveExtended(inode, name) => {

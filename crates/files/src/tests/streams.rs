@@ -129,6 +129,9 @@ fn follow(seed: u64, keep_log: u64) -> (u32, u32) {
         if random.u8(..4) == 0 {
             drop(files);
             files = open();
+            // The process has ended while it held inodes.
+            reference.view.holds.clear();
+            reference.remove_all_unneeded();
         }
         let name = format!("s{round}");
         files.create_snapshot(&name).unwrap();

@@ -1,11 +1,11 @@
-//! `files mkdir`, `mv`, `rm`, `check`, `snapshot`, `promote`, `list` and `remove`.
+//! `files mkdir`, `mv`, `rm`, `compress`, `check`, `snapshot`, `promote`, `list` and `remove`.
 
-use super::{FilesCommand, SnapshotAction, StorePath};
+use super::{FileCompression, FilesCommand, SnapshotAction, StorePath};
 use crate::context::CommandContext;
 use crate::terminal::confirm::Consent;
 use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen::ScreenOutput;
-use alluvium_files::{FileKind, FilePaths as _, LastLink, RenameMode};
+use alluvium_files::{COMPRESSION_ATTRIBUTE, FileKind, FilePaths as _, LastLink, RenameMode, SetMode};
 use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
@@ -65,6 +65,32 @@ pub(super) fn remove(
                 );
                 return Err(failure(CommandExit::Usage, text));
             }
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn compress(
+    command: &FilesCommand,
+    context: &CommandContext,
+    path: &[u8],
+    compression: FileCompression,
+) -> Result<CommandExit> {
+    let value: &[u8] = match compression {
+        FileCompression::None => b"none",
+        FileCompression::Zstd => b"zstd",
+    };
+    command.changing(context, |open| {
+        let files = &*open.files;
+        let mut found = Vec::new();
+        files.walk(path, &mut |entry| {
+            if matches!(entry.attributes.kind, FileKind::Directory | FileKind::Regular) {
+                found.push(entry.attributes.inode);
+            }
+            Ok(())
+        })?;
+        for inode in found {
+            files.set_extended_attribute(inode, COMPRESSION_ATTRIBUTE, value, SetMode::Any)?;
         }
         Ok(())
     })

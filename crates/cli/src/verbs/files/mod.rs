@@ -16,7 +16,7 @@ use crate::terminal::confirm::Consent;
 use crate::terminal::exit::CommandExit;
 use alluvium_mount::service::FilesView;
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 pub(crate) use list::date;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -60,6 +60,15 @@ impl From<OsString> for StorePath {
     fn from(text: OsString) -> StorePath {
         StorePath(text.as_os_str().as_bytes().to_vec())
     }
+}
+
+/// How contents of files are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FileCompression {
+    /// As they are.
+    None,
+    /// Compressed.
+    Zstd,
 }
 
 /// The subcommands of `files`.
@@ -115,6 +124,15 @@ pub enum FilesAction {
     },
     /// Copy a directory of the store to a directory of this machine, which must be empty or new.
     Export { path: StorePath, directory: PathBuf },
+    /// Compress the contents of a file, or of a directory with everything in it, also of what is
+    /// created in it later. In a mount, the extended attribute `user.alluvium.compression` does the
+    /// same for one file or directory.
+    Compress {
+        path: StorePath,
+        /// How contents are stored.
+        #[arg(value_enum, default_value_t = FileCompression::Zstd)]
+        compression: FileCompression,
+    },
     /// Show the space that files use.
     Du {
         #[arg(default_value = "/")]
@@ -130,7 +148,8 @@ pub enum FilesAction {
     Snapshot(SnapshotAction),
     /// Write a snapshot as a stream, by which a copy in another store follows these files.
     Send {
-        snapshot: String,
+        /// The snapshot.
+        name: String,
         /// A file of this machine, which appears once it is complete; `-` for standard output.
         #[arg(default_value = "-")]
         target: PathBuf,
@@ -183,14 +202,15 @@ impl FilesCommand {
             FilesAction::Mkdir { path } => manage::make_directory(self, context, &path.0),
             FilesAction::Mv { from, to } => manage::rename(self, context, &from.0, &to.0),
             FilesAction::Rm { recursive, paths } => manage::remove(self, context, paths, *recursive),
+            FilesAction::Compress { path, compression } => {
+                manage::compress(self, context, &path.0, *compression)
+            }
             FilesAction::History { path } => history::print(self, context, &path.0),
             FilesAction::Check => manage::check(self, context),
             FilesAction::Snapshot(action) => manage::snapshot(self, context, action),
-            FilesAction::Send {
-                snapshot,
-                target,
-                since,
-            } => stream::send(self, context, (snapshot, since.as_deref()), target),
+            FilesAction::Send { name, target, since } => {
+                stream::send(self, context, (name, since.as_deref()), target)
+            }
             FilesAction::Receive { source } => stream::receive(self, context, source),
             FilesAction::Promote => manage::promote(self, context),
             FilesAction::List => manage::list(context),

@@ -127,6 +127,7 @@ fn space_number(space: RecordSpace) -> u8 {
         RecordSpace::Times => 5,
         RecordSpace::Extended => 6,
         RecordSpace::System => 7,
+        RecordSpace::Compressed => 8,
     }
 }
 

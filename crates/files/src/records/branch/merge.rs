@@ -33,7 +33,7 @@ pub(super) fn combined(space: RecordSpace, value: &[u8], operand: &[u8]) -> Resu
             Ok(format::count(before.wrapping_add(added)).to_vec())
         }
         RecordSpace::Times => Ok(value.max(operand).to_vec()),
-        RecordSpace::Blocks => Ok([value, operand].concat()),
+        RecordSpace::Blocks | RecordSpace::Compressed => Ok([value, operand].concat()),
         _ => Err(of(DamagedRecord {
             what: "cannot be merged",
         })),

@@ -346,7 +346,7 @@ impl WriteRecords for BranchWriter<'_> {
     fn merge(&self, space: RecordSpace, key: &[u8], operand: &[u8]) -> Result<()> {
         let own_key = self.own_key(space, key);
         let own = self.records.own(space, key, ReadDependence::Update)?;
-        let is_appended = space == RecordSpace::Blocks;
+        let is_appended = space.has_blocks();
         let (kind, value) = match own {
             Some((BranchRecordKind::Written, _)) if is_appended => {
                 let branches = &self.records.spaces.branches;

@@ -8,7 +8,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-const SPACES: [RecordSpace; 7] = RecordSpace::ALL;
+const SPACES: [RecordSpace; 8] = RecordSpace::ALL;
 
 #[test]
 fn the_bytes_of_branches_of_version_1_do_not_change() {
@@ -27,7 +27,7 @@ fn the_bytes_of_branches_of_version_1_do_not_change() {
     assert_eq!(header_key("ab"), b"bab");
     let number = BranchNumber(0x0102);
     let keys = SPACES.map(|space| hex(&record_key(number, space, b"k")));
-    let marks = ["01", "02", "03", "04", "05", "06", "07"];
+    let marks = ["01", "02", "03", "04", "05", "06", "07", "08"];
     assert_eq!(keys, marks.map(|mark| format!("720000000000000102{mark}6b")));
     let range = range_key(number, RecordSpace::Names, b"lo", Some(b"high"));
     assert_eq!(hex(&range), "6400000000000001020100026c6f68696768");

@@ -67,7 +67,9 @@ pub(crate) fn changes(origin: &Arc<FileStore>, name: &str) -> Result<Vec<PathCha
         }
         let (inode, rest) = match space {
             RecordSpace::Counts | RecordSpace::Times | RecordSpace::System => continue,
-            RecordSpace::Blocks => (files::owner_of(space, of).map_err(damage)?, &[][..]),
+            RecordSpace::Blocks | RecordSpace::Compressed => {
+                (files::owner_of(space, of).map_err(damage)?, &[][..])
+            }
             _ => files::split_key(of).map_err(damage)?,
         };
         match space {

@@ -278,7 +278,7 @@ impl<'c> BranchCommit<'c> {
     fn compare(&mut self, space: RecordSpace, key: &[u8], kind: BranchRecordKind) -> Result<()> {
         let is_free = matches!(
             space,
-            RecordSpace::Blocks | RecordSpace::Counts | RecordSpace::Times
+            RecordSpace::Blocks | RecordSpace::Compressed | RecordSpace::Counts | RecordSpace::Times
         );
         let depends = match kind {
             BranchRecordKind::Depended => ReadDependence::Shared,

@@ -69,7 +69,7 @@ impl DifferenceWalk {
         let follows_inodes = logged.is_none();
         let ranges = logged.unwrap_or_else(|| {
             let others = RecordSpace::ALL.into_iter();
-            let others: Vec<_> = others.filter(|&space| space != RecordSpace::Blocks).collect();
+            let others: Vec<_> = others.filter(|space| !space.has_blocks()).collect();
             whole(&others)
         });
         Ok(DifferenceWalk {
@@ -153,8 +153,8 @@ impl DifferenceWalk {
                     for (_, value) in sides.filter(|(of, _)| *of == key) {
                         blocks.push(blocks_of(&key, value)?);
                     }
-                    // The locality of an inode does not change.
-                    blocks.dedup_by(|one, other| one.low == other.low);
+                    // The locality of an inode does not change, and its compression may.
+                    blocks.dedup_by(|one, other| one.space == other.space);
                 }
                 let low = [&key[..], &[0]].concat();
                 self.ranges.push(RecordRange { space, low, high });
@@ -185,11 +185,12 @@ fn whole(spaces: &[RecordSpace]) -> Vec<RecordRange> {
 fn blocks_of(key: &[u8], value: &[u8]) -> Result<RecordRange> {
     let damage = |damage| damaged(RecordSpace::Inodes, key, damage);
     let inode = format::owner_of(RecordSpace::Inodes, key).map_err(damage)?;
-    let locality = InodeRecord::decode(value).map_err(damage)?.locality;
+    let record = InodeRecord::decode(value).map_err(damage)?;
+    let locality = &record.locality;
     Ok(RecordRange {
-        space: RecordSpace::Blocks,
-        low: format::block_key(&locality, inode, 0),
-        high: format::blocks_end(&locality, inode),
+        space: record.block_space(),
+        low: format::block_key(locality, inode, 0),
+        high: format::blocks_end(locality, inode),
     })
 }
 
