@@ -16,6 +16,8 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+#[cfg(feature = "agentfs")]
+pub mod agent_fs;
 #[cfg(feature = "berkeley-db")]
 mod berkeley;
 #[cfg(feature = "bf-tree")]

@@ -29,12 +29,31 @@ fn main() -> ExitCode {
         Some("study") => study(),
         #[cfg(feature = "leveldb")]
         Some("leveldb-writes") => leveldb_writes(),
+        #[cfg(feature = "agentfs")]
+        Some("agentfs") => agent_files(),
         Some("transactions-child") => alluvium_bench::transactions::child(TRANSACTIONAL),
         _ => {
             eprintln!(
                 "alluvium-rivals: `alluvium bench ycsb --engines …` starts this; by itself it only says what it was built with: `alluvium-rivals engines`"
             );
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Mounts a database of AgentFS: `agentfs DATABASE DIRECTORY`.
+#[cfg(feature = "agentfs")]
+fn agent_files() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let [database, directory] = &words[..] else {
+        eprintln!("alluvium-rivals agentfs DATABASE DIRECTORY");
+        return ExitCode::from(2);
+    };
+    match alluvium_rivals::agent_fs::serve(database, directory.as_ref()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("alluvium-rivals agentfs: {error:#}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -4,6 +4,7 @@
 //! ```text
 //! cargo run --release -p alluvium-mount --example operations -- measure DIRECTORY
 //! cargo run --release -p alluvium-mount --example operations -- trees DIRECTORY [FILES]
+//! cargo run --release -p alluvium-mount --example operations -- directory DIRECTORY [FILES]
 //! cargo run --release -p alluvium-mount --example operations -- serve store STORE DIRECTORY
 //! cargo run --release -p alluvium-mount --example operations -- serve directory ORDINARY DIRECTORY
 //! ```
@@ -11,7 +12,8 @@
 //! `measure` makes its stores and files in DIRECTORY, which should be on ext4, and removes them. It
 //! compares the directory itself, the same directory through a mount, and a store through a mount,
 //! with and without writes that the kernel keeps back. `trees` does so without the last one, with a
-//! tree of FILES files, 40,000 if none are given.
+//! tree of FILES files, 40,000 if none are given. `directory` measures both on DIRECTORY itself only,
+//! for file systems of others.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -40,6 +42,8 @@ fn main() -> Outcome<()> {
         ["measure", directory] => measure_all(Path::new(directory)),
         ["trees", directory] => measure_trees(Path::new(directory), 40_000),
         ["trees", directory, files] => measure_trees(Path::new(directory), files.parse()?),
+        ["directory", directory] => measure_directory(Path::new(directory), 40_000),
+        ["directory", directory, files] => measure_directory(Path::new(directory), files.parse()?),
         ["serve", "store", store, directory] => serve(
             store_files(Path::new(store))?,
             directory,
@@ -49,7 +53,7 @@ fn main() -> Outcome<()> {
             serve(ordinary_files(Path::new(ordinary))?, directory, &unreported())
         }
         _ => Err(
-            "name `measure DIRECTORY`, `trees DIRECTORY [FILES]`, `serve store STORE DIRECTORY` or `serve directory ORDINARY DIRECTORY`"
+            "name `measure DIRECTORY`, `trees DIRECTORY [FILES]`, `directory DIRECTORY [FILES]`, `serve store STORE DIRECTORY` or `serve directory ORDINARY DIRECTORY`"
                 .into(),
         ),
     }
@@ -125,6 +129,29 @@ fn measure_trees(directory: &Path, files: usize) -> Outcome<()> {
     for name in ["inputs", "native", "ordinary", "through", "store", "stored"] {
         fs::remove_dir_all(directory.join(name))?;
     }
+    Ok(())
+}
+
+/// Measures what is mounted at a directory. The inputs lie outside of it.
+fn measure_directory(directory: &Path, files: usize) -> Outcome<()> {
+    let own = directory.join("measured");
+    fs::create_dir_all(&own)?;
+    print(&[("median (mean)", &measure::all(&own, None)?)]);
+    fs::remove_dir_all(&own)?;
+    fs::create_dir_all(&own)?;
+    let inputs = std::env::temp_dir().join(format!("operations-{}", std::process::id()));
+    let steps = TreeInputs::new(&inputs, files).and_then(|inputs| {
+        let steps = trees::all(&mut Place::ordinary(&own), &inputs)?;
+        Ok(steps)
+    });
+    fs::remove_dir_all(&inputs)?;
+    for step in steps? {
+        match step.seconds {
+            Some(seconds) => println!("{:<34}{seconds:>25.2} s", step.step),
+            None => println!("{:<34}{:>25}", step.step, "-"),
+        }
+    }
+    fs::remove_dir_all(&own)?;
     Ok(())
 }
 
