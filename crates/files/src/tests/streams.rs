@@ -332,6 +332,21 @@ fn of_two_streams_at_the_same_time_one_is_applied() {
 }
 
 #[test]
+fn a_stream_does_not_change_what_was_promoted_meanwhile() {
+    let (files, _db) = with_snapshots();
+    let other = db(0);
+    receive(&other, "copy", &stream(&files, "monday", None), 100).unwrap();
+    let copy = Files::open_existing(&other, "copy").unwrap();
+    let mut receiver = SnapshotReceiver::new(&other, "copy").unwrap();
+    receiver.push(&stream(&files, "tuesday", Some("monday"))).unwrap();
+    copy.promote().unwrap();
+    copy.write_file(b"/own", b"own", 0o600).unwrap();
+    fails(receiver.finish(), ErrorKind::Conflict);
+    assert_eq!(copy.read_file(b"/own").unwrap(), b"own");
+    assert!(copy.check().unwrap().is_whole());
+}
+
+#[test]
 fn damaged_streams_change_nothing() {
     let (files, _db) = with_snapshots();
     let other = db(0);

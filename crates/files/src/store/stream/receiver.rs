@@ -174,8 +174,11 @@ impl CopyUpdate {
             Err(error) => return Err(error),
         };
         let transaction = db.begin();
-        // Another stream that is applied at the same time writes this record, too.
-        let now = transaction.get_shared(store.spaces.of(RecordSpace::System), files::STAMP_KEY)?;
+        // Another stream that is applied at the same time writes this record, too, and `promote`
+        // deletes the other one.
+        let system = store.spaces.of(RecordSpace::System);
+        let now = transaction.get_shared(system, files::STAMP_KEY)?;
+        transaction.get_shared(system, files::COPY_KEY)?;
         let now = now.as_deref().map(files::decode_stamp).transpose();
         let now = now.map_err(|found| damaged(RecordSpace::System, files::STAMP_KEY, found))?;
         let is_known = require_base(&store, &head, layout, now)?;
