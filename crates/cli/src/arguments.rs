@@ -5,9 +5,9 @@ use crate::terminal::exit::TABLE;
 use crate::values::sizes::{self, ByteSize};
 use crate::values::tier::{self, TierDirectory};
 use crate::verbs::{
-    advise, aging, backup, bench, check, compact, completions, delete, export, files, get, import, index,
-    inspect, keyspaces, man, model, mount, probe, put, repair, scan, serve, sort, stats, tiers, transaction,
-    transactions, tx,
+    advise, aging, backup, bench, check, compact, completions, config, delete, export, files, get, import,
+    index, inspect, keyspaces, man, model, mount, probe, put, repair, scan, serve, sort, stats, tiers,
+    transaction, transactions, tx,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -54,6 +54,8 @@ pub struct CliArguments {
 pub enum CliCommand {
     /// Serve the store to Redis and memcached clients.
     Serve(Box<serve::ServeCommand>),
+    /// Check and print configuration files of `serve`.
+    Config(config::ConfigCommand),
     /// Print the values of keys.
     Get(get::GetCommand),
     /// Set the value of a key.

@@ -22,6 +22,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod arguments;
+mod config;
 mod context;
 pub mod formats;
 mod import;
@@ -45,13 +46,24 @@ use std::process::ExitCode;
 /// Executes the command line of this process, and returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    kit::program(|| run(CliArguments::parse()))
+    kit::program(|| run(parse()?))
+}
+
+/// Parses the command line, which a configuration file may complete. A usage error ends the process.
+fn parse() -> Result<CliArguments> {
+    let (words, file) = config::completed(std::env::args_os().collect())?;
+    let parsed = CliArguments::try_parse_from(words);
+    parsed.map_err(|error| match &file {
+        Some(file) if error.use_stderr() => verbs::config::in_file(Some(file), &error),
+        _ => error.exit(),
+    })
 }
 
 fn run(arguments: CliArguments) -> Result<CommandExit> {
     let context = CommandContext::new(&arguments);
     match arguments.verb {
         CliCommand::Serve(verb) => verb.run(&context),
+        CliCommand::Config(verb) => verb.run(&context),
         CliCommand::Get(verb) => verb.run(&context),
         CliCommand::Put(verb) => verb.run(&context),
         CliCommand::Delete(verb) => verb.run(&context),

@@ -310,6 +310,22 @@ impl ServerContext {
         }
     }
 
+    /// Ends the connections of users, all but that with this ID.
+    pub(crate) fn end_connections_of(&self, users: &[Arc<AclUser>], except: Option<u64>) {
+        if users.is_empty() {
+            return;
+        }
+        for client in self.clients.list() {
+            let is_theirs = users.iter().any(|one| Arc::ptr_eq(one, &client.user.lock()));
+            if is_theirs && Some(client.id) != except {
+                client.is_killed.store(true, Ordering::Relaxed);
+            }
+        }
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+
     /// Counts an error reply, both in the total and under its first word.
     pub(crate) fn count_error(&self, text: &str) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,8 @@ use crate::terminal::screen;
 use alluvium::Progress;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -28,12 +29,15 @@ pub fn listen() -> Result<()> {
     .context("installing signal handlers")
 }
 
-/// Installs signal handlers like [`listen`], but ignores SIGHUP, because a server continues after
-/// its terminal is closed.
-pub(crate) fn listen_as_server() -> Result<()> {
+/// Installs signal handlers like [`listen`], but SIGHUP only sets the flag that is returned: a
+/// server continues after its terminal is closed, and reads its files again.
+pub(crate) fn listen_as_server() -> Result<Arc<AtomicBool>> {
     listen()?;
     alluvium_device::hangups::ignore_hangups();
-    Ok(())
+    let hangup = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&hangup))
+        .context("installing signal handlers")?;
+    Ok(hangup)
 }
 
 /// Installs signal handlers like [`listen`], for a job that may block for a long time but can be

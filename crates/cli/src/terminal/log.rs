@@ -1,80 +1,65 @@
 //! The log, which is printed on standard error and reports events of background work.
 
 use alluvium_server::LogLevel;
-use std::sync::LazyLock;
-use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::Interest;
-use tracing::{Event, Metadata, Subscriber};
+use clap::ValueEnum;
+use std::sync::{LazyLock, OnceLock};
+use tracing_subscriber::filter::dynamic_filter_fn;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::registry::Registry;
+use tracing_subscriber::reload::{self, Handle};
 
 /// The log level of this process. Clients of `serve` can change it.
 static LEVEL: LazyLock<LogLevel> = LazyLock::new(LogLevel::warning);
+
+/// Prints events.
+type EventPrinter = Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>;
+
+/// Replaces what prints events, unless the program has installed its own subscriber.
+static PRINTER: OnceLock<Handle<EventPrinter, Registry>> = OnceLock::new();
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line of text for each event.
+    Text,
+    /// A JSON object in a line for each event.
+    Json,
+}
 
 /// Returns the log level of this process.
 pub(crate) fn level() -> LogLevel {
     LEVEL.clone()
 }
 
+fn printer(format: LogFormat) -> EventPrinter {
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    match format {
+        LogFormat::Text => Box::new(lines),
+        LogFormat::Json => Box::new(lines.json().flatten_event(true)),
+    }
+}
+
+/// Sets the form of the log.
+pub(crate) fn set_format(format: LogFormat) {
+    if let Some(handle) = PRINTER.get() {
+        // It fails only if the subscriber is gone, and then nothing is printed.
+        let _ = handle.reload(printer(format));
+    }
+}
+
 /// Starts to print events on standard error, unless the program has installed its own subscriber.
 pub(crate) fn begin() {
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .finish();
+    let (lines, handle) = reload::Layer::new(printer(LogFormat::Text));
+    let level = level();
+    let admits = dynamic_filter_fn(move |metadata, _| level.admits(*metadata.level()));
     // This fails if the program that calls `main` has installed its own subscriber, which then
     // stays in use.
-    let _ = tracing::subscriber::set_global_default(LogLevelFilter {
-        lines,
-        level: level(),
-    });
-}
-
-/// A filter that passes only events which the current log level admits.
-struct LogLevelFilter<S> {
-    lines: S,
-    level: LogLevel,
-}
-
-impl<S: Subscriber> Subscriber for LogLevelFilter<S> {
-    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        self.lines.register_callsite(metadata);
-        // The result must not be cached, because the level may change between two events.
-        Interest::sometimes()
-    }
-
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        self.level.admits(*metadata.level()) && self.lines.enabled(metadata)
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        self.lines.new_span(span)
-    }
-
-    fn record(&self, span: &Id, values: &Record<'_>) {
-        self.lines.record(span, values);
-    }
-
-    fn record_follows_from(&self, span: &Id, follows: &Id) {
-        self.lines.record_follows_from(span, follows);
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        self.lines.event(event);
-    }
-
-    fn enter(&self, span: &Id) {
-        self.lines.enter(span);
-    }
-
-    fn exit(&self, span: &Id) {
-        self.lines.exit(span);
-    }
-
-    fn clone_span(&self, id: &Id) -> Id {
-        self.lines.clone_span(id)
-    }
-
-    fn try_close(&self, id: Id) -> bool {
-        self.lines.try_close(id)
+    if tracing_subscriber::registry()
+        .with(lines.with_filter(admits))
+        .try_init()
+        .is_ok()
+    {
+        let _ = PRINTER.set(handle);
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod delete;
 pub(crate) mod export;
 pub(crate) mod files;

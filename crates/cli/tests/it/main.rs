@@ -11,6 +11,7 @@ mod bench_refused;
 mod bench_transactions;
 mod branches;
 mod bulk;
+mod config;
 mod consent;
 mod copies;
 mod errors;

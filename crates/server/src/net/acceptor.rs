@@ -5,11 +5,12 @@ use super::budget::LogRateLimiter;
 use super::connection::{ProtocolConnection, ProtocolSession};
 use super::pool::{LoopMessage, LoopPool};
 use super::socket::{ClientSocket, ListeningSocket};
+use super::tls::TlsSettings;
 use super::transport::{TlsStream, Transport};
 use crate::shared::{ClientHandle, ServerContext};
 use mio::{Events, Interest, Poll, Token};
 use parking_lot::Mutex;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::ServerConnection;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub(crate) struct Acceptor {
     common: Arc<ServerContext>,
     sessions: SessionFactory,
     pool: Arc<LoopPool>,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Arc<TlsSettings>>,
     control: Arc<AcceptorHandle>,
     /// Limits the rate of the warning that connections are rejected.
     warnings: Mutex<LogRateLimiter>,
@@ -75,7 +76,7 @@ impl Acceptor {
         common: &Arc<ServerContext>,
         sessions: SessionFactory,
         pool: &Arc<LoopPool>,
-        tls: Option<Arc<ServerConfig>>,
+        tls: Option<Arc<TlsSettings>>,
     ) -> io::Result<(Acceptor, Arc<AcceptorHandle>)> {
         let poll = Poll::new()?;
         for (index, listener) in listeners.iter_mut().enumerate() {
@@ -196,8 +197,8 @@ impl Acceptor {
         let transport = match (&self.tls, &socket) {
             // A Unix domain socket needs no TLS, because its bytes do not leave the machine.
             (None, _) | (_, ClientSocket::File(_)) => Transport::Plain(socket),
-            (Some(config), ClientSocket::Network(_)) => {
-                let session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+            (Some(tls), ClientSocket::Network(_)) => {
+                let session = ServerConnection::new(tls.current()).map_err(io::Error::other)?;
                 Transport::Tls(Box::new(TlsStream::new(socket, session)))
             }
         };

@@ -29,6 +29,7 @@ mod input;
 mod pool;
 mod socket;
 mod syncer;
+mod tls;
 mod transport;
 pub(crate) mod wait_hooks;
 
@@ -47,3 +48,4 @@ pub(crate) use input::ReceiveBuffer;
 pub(crate) use pool::{LoopPool, LoopSlot};
 pub(crate) use socket::ListeningSocket;
 pub(crate) use syncer::{GroupSyncer, start as start_syncer};
+pub(crate) use tls::TlsSettings;

@@ -7,8 +7,10 @@
 use super::process;
 use super::sampler::WriteStallStats;
 use crate::shared::StoreContext;
+use parking_lot::Mutex;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// The severity of a problem: `Warning` calls for action soon, `Bad` immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +79,36 @@ impl HealthMetrics {
             overflows: count(&counters.output_overflows),
             panics: count(&counters.panics),
         }
+    }
+}
+
+/// How long an answer about readiness is used again. A new one syncs the store.
+const READINESS_AGE: Duration = Duration::from_secs(1);
+
+/// Whether the server can take writes, asked at most once a second.
+#[derive(Debug, Default)]
+pub(crate) struct ReadinessProbe(Mutex<Option<(Instant, Result<(), &'static str>)>>);
+
+impl ReadinessProbe {
+    /// Returns an error if writes are refused, because the disk is full or the store has failed.
+    pub(crate) fn of(&self, shared: &StoreContext) -> Result<(), &'static str> {
+        let mut last = self.0.lock();
+        if let Some((time, answer)) = *last
+            && time.elapsed() < READINESS_AGE
+        {
+            return answer;
+        }
+        let db = &shared.store.db;
+        let answer = match (db.sync(), db.disk_space()) {
+            (Err(error), _) => {
+                tracing::warn!(%error, "the store cannot make writes durable");
+                Err("not ready: the store has failed; the log of the server has the reason")
+            }
+            (_, Ok(space)) if space.free_bytes < NO_ROOM => Err("not ready: the disk is full"),
+            _ => Ok(()),
+        };
+        *last = Some((Instant::now(), answer));
+        answer
     }
 }
 

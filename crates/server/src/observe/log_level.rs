@@ -46,7 +46,13 @@ impl LogLevel {
         NAMES[self.index()].0
     }
 
-    /// Sets the log level by its Redis name. Returns whether the name is known.
+    /// Sets the log level by its name in Redis: debug, verbose, notice or warning. Returns whether
+    /// the name is known.
+    #[must_use]
+    pub fn set_by_name(&self, name: &str) -> bool {
+        self.set(name.as_bytes())
+    }
+
     pub(crate) fn set(&self, name: &[u8]) -> bool {
         let found = (0..)
             .zip(NAMES)

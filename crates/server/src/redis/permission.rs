@@ -10,7 +10,6 @@ use crate::access::{AccessDenial, AclUser, Denial, DenialContext, DenialReason};
 use crate::error::CommandError;
 use crate::protocol::resp::Args;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 #[derive(Debug)]
 pub(super) struct NotAllowed {
@@ -151,19 +150,8 @@ impl RedisSession {
     /// Closes the connections of users who were deleted or disabled. If this connection is among
     /// them, `own` decides what happens to it.
     pub(super) fn end_connections_of(&mut self, users: &[Arc<AclUser>], own: OwnConnectionPolicy) {
-        if users.is_empty() {
-            return;
-        }
-        let is_theirs = |user: &Arc<AclUser>| users.iter().any(|one| Arc::ptr_eq(one, user));
-        for client in self.shared.clients.list() {
-            if client.id == self.client.id {
-                self.is_ending |= own == OwnConnectionPolicy::Ends && is_theirs(&self.identity.user);
-            } else if is_theirs(&client.user.lock()) {
-                client.is_killed.store(true, Ordering::Relaxed);
-            }
-        }
-        if let Some(wake) = self.shared.wake.get() {
-            wake();
-        }
+        self.is_ending |=
+            own == OwnConnectionPolicy::Ends && users.iter().any(|one| Arc::ptr_eq(one, &self.identity.user));
+        self.shared.end_connections_of(users, Some(self.client.id));
     }
 }

@@ -4,7 +4,7 @@ use crate::cache::{CacheContext, CacheMemory, ItemCache};
 use crate::error::{Error, Result};
 use crate::net::{
     self, Acceptor, ConnectionBudget, ConnectionReaper, EventLoop, GroupSyncer, LoopPool,
-    MemoryPressureListener, WireProtocol,
+    MemoryPressureListener, TlsSettings, WireProtocol,
 };
 use crate::options::ServerOptions;
 use crate::protocol::datagram::{
@@ -12,7 +12,7 @@ use crate::protocol::datagram::{
 };
 use crate::protocol::memcached;
 use crate::redis;
-use crate::server::{access, listen, listen_at_files, protected, tls_config};
+use crate::server::{access, listen, listen_at_files, protected};
 use crate::shared::{ListenPorts, ServerContext};
 use alluvium_device::socket::SocketFile;
 use parking_lot::{Condvar, Mutex};
@@ -113,7 +113,8 @@ impl CacheServer {
         refuse_what_stores_have(&options)?;
         let access = access(&options)?;
         protected(&options, &access)?;
-        let tls = options.tls.as_ref().map(tls_config).transpose()?;
+        let tls = options.tls.as_ref().map(TlsSettings::new).transpose()?;
+        let tls = tls.map(Arc::new);
         let content = ItemCache::new(memory, fastrand::u64(..))?;
         let mut listeners = Vec::new();
         let redis = listen(options.redis, WireProtocol::Redis, &mut listeners)?;

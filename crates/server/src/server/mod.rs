@@ -14,7 +14,7 @@ use crate::control::{ConnectionServices, ManagementServer, ServerInfo};
 use crate::error::{Error, Result};
 use crate::net::{
     self, Acceptor, ConnectionReaper, EventLoop, GroupSyncer, ListeningSocket, LoopPool,
-    MemoryPressureListener, ProtocolListener, WireProtocol,
+    MemoryPressureListener, ProtocolListener, TlsSettings, WireProtocol,
 };
 use crate::observe::sampler;
 use crate::options::{Exposure, ServerOptions, TlsOptions};
@@ -27,10 +27,6 @@ use alluvium::Db;
 use alluvium_device::socket::SocketFile;
 use mio::net::{TcpListener, UnixListener};
 use parking_lot::{Condvar, Mutex};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -82,6 +78,7 @@ struct ServerComponents {
     syncer: Arc<GroupSyncer>,
     control: Arc<net::AcceptorHandle>,
     web: Option<WebServer>,
+    tls: Option<Arc<TlsSettings>>,
     managing: Mutex<Option<ManagementServer>>,
     threads: Mutex<Option<ServerThreads>>,
     socket_files: Mutex<Vec<SocketFile>>,
@@ -117,7 +114,7 @@ fn usual_loops() -> usize {
 fn start_web(
     options: &ServerOptions,
     shared: &Arc<StoreContext>,
-    tls: Option<&Arc<ServerConfig>>,
+    tls: Option<&Arc<TlsSettings>>,
 ) -> Result<Option<WebServer>> {
     let Some(address) = options.web else {
         return Ok(None);
@@ -141,7 +138,8 @@ impl Server {
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
         let access = access(&options)?;
         protected(&options, &access)?;
-        let tls = options.tls.as_ref().map(tls_config).transpose()?;
+        let tls = options.tls.as_ref().map(TlsSettings::new).transpose()?;
+        let tls = tls.map(Arc::new);
         let mut listeners = Vec::new();
         let redis = listen(options.redis, WireProtocol::Redis, &mut listeners)?;
         let memcached = listen(options.memcached, WireProtocol::Memcached, &mut listeners)?;
@@ -169,7 +167,7 @@ impl Server {
         let pool = Arc::new(LoopPool::new(seats?, &shared.budget));
         let web = start_web(&options, &shared, tls.as_ref())?;
         let sessions = sessions(&shared);
-        let (acceptor, control) = Acceptor::new(listeners, &shared.common, sessions, &pool, tls)?;
+        let (acceptor, control) = Acceptor::new(listeners, &shared.common, sessions, &pool, tls.clone())?;
         let waking = Arc::downgrade(&pool);
         let wake = move || {
             if let Some(pool) = waking.upgrade() {
@@ -194,6 +192,7 @@ impl Server {
             syncer,
             control,
             web,
+            tls,
             managing: Mutex::new(None),
             threads: Mutex::new(Some(threads)),
             socket_files: Mutex::new(socket_files),
@@ -263,6 +262,30 @@ impl Server {
             ManagementServer::start_with(&shared.store.db, directory.as_ref(), Some(about), services)?;
         *self.running.managing.lock() = Some(control);
         Ok(())
+    }
+
+    /// Loads the users from their file again, as `ACL LOAD` does. Connections of users that no
+    /// longer exist or are now disabled end. Does nothing if no file stores the users.
+    ///
+    /// # Errors
+    /// Returns [`Error::Users`], with the place of the mistake. No user has changed then.
+    pub fn reload_users(&self) -> Result<()> {
+        let shared = &self.running.shared;
+        let ended = shared.access.load().map_err(|why| Error::Users { why })?;
+        shared.end_connections_of(&ended, None);
+        Ok(())
+    }
+
+    /// Replaces certificate, key and client authority for connections that begin later.
+    ///
+    /// # Errors
+    /// Returns [`Error::Tls`] if they are not valid, or the server was started without TLS. The
+    /// earlier ones stay in use then.
+    pub fn reload_tls(&self, tls: &TlsOptions) -> Result<()> {
+        let settings = self.running.tls.as_ref().ok_or_else(|| Error::Tls {
+            why: "the server was started without TLS, and must be restarted with it".to_owned(),
+        })?;
+        settings.replace(tls)
     }
 
     /// Returns the number of connected clients.
@@ -461,56 +484,4 @@ pub(crate) fn protected(options: &ServerOptions, access: &UserRegistry) -> Resul
         Some(address) => Err(Error::Unprotected { address }),
         None => Ok(()),
     }
-}
-
-pub(crate) fn tls_config(tls: &TlsOptions) -> Result<Arc<ServerConfig>> {
-    let bad = |why: String| Error::Tls { why };
-    let certificates: std::result::Result<Vec<_>, _> =
-        CertificateDer::pem_slice_iter(&tls.certificate).collect();
-    let certificates =
-        certificates.map_err(|error| bad(format!("the certificate is not valid PEM: {error}")))?;
-    if certificates.is_empty() {
-        return Err(bad("the certificate file contains no certificate".to_owned()));
-    }
-    let key = PrivateKeyDer::from_pem_slice(&tls.key)
-        .map_err(|error| bad(format!("the private key is not valid PEM: {error}")))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| bad(error.to_string()))?;
-    let builder = match &tls.client_authority {
-        None => builder.with_no_client_auth(),
-        Some(pem) => {
-            let verifier = WebPkiClientVerifier::builder_with_provider(authorities(pem)?, provider);
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| bad(error.to_string()))?)
-        }
-    };
-    let config = builder
-        .with_single_cert(certificates, key)
-        .map_err(|error| bad(error.to_string()))?;
-    Ok(Arc::new(config))
-}
-
-/// Parses the certificate authorities that verify client certificates.
-fn authorities(pem: &[u8]) -> Result<Arc<RootCertStore>> {
-    let bad = |why: String| Error::Tls { why };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| {
-            bad(format!(
-                "the certificate authority for clients is not valid PEM: {error}"
-            ))
-        })?;
-        roots.add(certificate).map_err(|error| {
-            bad(format!(
-                "the certificate authority for clients is not a valid certificate: {error}"
-            ))
-        })?;
-    }
-    if roots.is_empty() {
-        return Err(bad(
-            "the file of the certificate authority for clients contains no certificate".to_owned(),
-        ));
-    }
-    Ok(Arc::new(roots))
 }

@@ -5,14 +5,14 @@ use super::history::ActivityHistory;
 use super::site::{self, SiteState};
 use crate::access::ClientOrigin;
 use crate::error::{Error, Result};
-use crate::net::{LogRateLimiter, keep_alive};
+use crate::net::{LogRateLimiter, TlsSettings, keep_alive};
+use crate::observe::health::ReadinessProbe;
 use crate::shared::StoreContext;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
-use rustls::ServerConfig;
 use socket2::SockRef;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -50,7 +50,7 @@ pub(crate) struct WebOptions {
     pub(crate) address: SocketAddr,
     /// Host names that requests may use in addition to the host's addresses.
     pub(crate) names: Vec<String>,
-    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) tls: Option<Arc<TlsSettings>>,
     /// How long a stop waits for clients to receive their responses.
     pub(crate) grace: Duration,
 }
@@ -87,10 +87,11 @@ impl WebServer {
             shared: Arc::clone(shared),
             names: setting.names,
             history: ActivityHistory::default(),
+            readiness: ReadinessProbe::default(),
         });
         let serving = HttpListener {
             site,
-            tls: setting.tls.map(TlsAcceptor::from),
+            tls: setting.tls,
             stopping,
             grace: setting.grace,
         };
@@ -132,7 +133,7 @@ impl Drop for WebServer {
 #[derive(Clone)]
 struct HttpListener {
     site: Arc<SiteState>,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<TlsSettings>>,
     stopping: watch::Receiver<bool>,
     grace: Duration,
 }
@@ -180,7 +181,7 @@ impl HttpListener {
             let _ = keep_alive(&SockRef::from(&socket), serving.site.shared.config.keepalive());
             match &serving.tls {
                 None => serving.serve(socket, router).await,
-                Some(tls) => match timeout(PATIENCE, tls.accept(socket)).await {
+                Some(tls) => match timeout(PATIENCE, TlsAcceptor::from(tls.current()).accept(socket)).await {
                     Ok(Ok(socket)) => serving.serve(socket, router).await,
                     Ok(Err(error)) => {
                         tracing::debug!(%error, "the TLS handshake with a client of the web page failed");

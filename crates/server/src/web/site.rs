@@ -5,7 +5,7 @@ use super::query::QueryString;
 use super::refusal::HttpError;
 use super::{browse, guard, json, metrics, tree};
 use crate::control::open_transactions;
-use crate::observe::health::{self, HealthMetrics};
+use crate::observe::health::{self, HealthMetrics, ReadinessProbe};
 use crate::observe::{forecast, process};
 use crate::shared::StoreContext;
 use axum::Router;
@@ -27,6 +27,7 @@ pub(super) struct SiteState {
     /// Host names that requests may use in addition to the host's addresses.
     pub(super) names: Vec<String>,
     pub(super) history: ActivityHistory,
+    pub(super) readiness: ReadinessProbe,
 }
 
 /// The page's files, each with its path, content type and content.
@@ -65,6 +66,27 @@ const FILES: [(&str, &str, &str); 8] = [
     ),
 ];
 
+/// The address at which a server that answers at all answers with 200.
+pub(super) const LIVENESS: &str = "/healthz";
+/// The address at which a server that can take writes answers with 200, and with 503 otherwise.
+pub(super) const READINESS: &str = "/readyz";
+
+fn plain(status: StatusCode, text: &'static str) -> Response {
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    (status, [(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// Answers whether the server can take writes. Clients need no password for it, so it says little.
+async fn ready(State(site): State<Arc<SiteState>>) -> HttpResult {
+    blocking(site, |site| {
+        Ok(match site.readiness.of(&site.shared) {
+            Ok(()) => plain(StatusCode::OK, "ready"),
+            Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, why),
+        })
+    })
+    .await
+}
+
 pub(super) fn router(site: &Arc<SiteState>) -> Router {
     let mut router = Router::new();
     for (path, kind, text) in FILES {
@@ -91,6 +113,8 @@ pub(super) fn router(site: &Arc<SiteState>) -> Router {
         .route("/api/value", get(value))
         .route("/api/value/raw", get(raw))
         .route("/metrics", get(prometheus))
+        .route(LIVENESS, get(|| async { plain(StatusCode::OK, "ok") }))
+        .route(READINESS, get(ready))
         .fallback(missing)
         .method_not_allowed_fallback(|| async {
             HttpError::new(

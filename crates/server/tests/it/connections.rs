@@ -430,3 +430,60 @@ fn a_panic_in_a_command_ends_its_connection_alone() {
     fixture.server.stop();
     fixture.server.join().unwrap();
 }
+
+/// Connects with TLS, and returns the reply to a PING, or nothing if the certificate of the server is
+/// not the trusted one.
+fn ping_trusting(address: std::net::SocketAddr, trusted: &rcgen::Certificate) -> Vec<u8> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(trusted.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+    let socket = std::net::TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut stream = rustls::StreamOwned::new(session, socket);
+    let _ = stream.write_all(b"PING\r\n");
+    let mut reply = vec![0; 7];
+    match stream.read_exact(&mut reply) {
+        Ok(()) => reply,
+        Err(_) => Vec::new(),
+    }
+}
+
+#[test]
+fn certificates_are_replaced_while_the_server_runs() {
+    let issue = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let options_of = |issued: &rcgen::CertifiedKey<rcgen::KeyPair>| TlsOptions {
+        certificate: issued.cert.pem().into_bytes(),
+        key: issued.signing_key.serialize_pem().into_bytes(),
+        client_authority: None,
+    };
+    let (first, second) = (issue(), issue());
+    let fixture = Fixture::with(ServerOptions {
+        tls: Some(options_of(&first)),
+        web: any_port(),
+        ..options()
+    });
+    let redis = fixture.server.redis_addr().unwrap();
+    assert_eq!(ping_trusting(redis, &first.cert), b"+PONG\r\n");
+    assert_eq!(ping_trusting(redis, &second.cert), b"");
+    let damaged = TlsOptions {
+        key: b"nothing".to_vec(),
+        ..options_of(&second)
+    };
+    assert!(fixture.server.reload_tls(&damaged).is_err());
+    assert_eq!(
+        ping_trusting(redis, &first.cert),
+        b"+PONG\r\n",
+        "a mistake changes nothing"
+    );
+    fixture.server.reload_tls(&options_of(&second)).unwrap();
+    assert_eq!(ping_trusting(redis, &first.cert), b"");
+    assert_eq!(ping_trusting(redis, &second.cert), b"+PONG\r\n");
+    let plain = Fixture::with(options());
+    assert!(plain.server.reload_tls(&options_of(&first)).is_err());
+}

@@ -7,6 +7,7 @@
 
 pub mod clients;
 mod panics;
+mod reload;
 mod users;
 
 use crate::context::CommandContext;
@@ -14,18 +15,20 @@ use crate::jobs::stop;
 use crate::remote::password;
 use crate::store::files_service::files_services;
 use crate::terminal::exit::{CommandExit, failure};
-use crate::terminal::log;
+use crate::terminal::log::{self, LogFormat};
 use crate::terminal::screen::{self, ScreenOutput};
 use crate::values::sizes::{self, ByteSize};
 use crate::verbs::mount::MountArguments;
 use alluvium::{Db, Durability};
 use alluvium_server::{
-    CacheEvictionPolicy, CacheMemory, CacheServer, DatagramOptions, Exposure, KeyLayout, Server,
+    CacheEvictionPolicy, CacheMemory, CacheServer, DatagramOptions, Exposure, KeyLayout, LogLevel, Server,
     ServerOptions, TlsOptions,
 };
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use clients::ClientLimits;
+use reload::ServerReload;
+use sd_notify::NotifyState;
 use serde_json::json;
 use users::AclFile;
 
@@ -45,7 +48,8 @@ Examples:
   alluvium serve --hashed                           # a new store with hashed keys
   alluvium serve --cache 4G                         # a cache in memory: no store, nothing on disk
 
-Ctrl-C or SIGTERM stops the server: it answers the requests that it has received, and closes the store. It ignores SIGHUP.";
+Ctrl-C or SIGTERM stops the server: it answers the requests that it has received, and closes the store. SIGHUP makes it read the \
+users, the certificates and the log level again.";
 
 /// How often to check whether a signal has arrived.
 const LOOK: Duration = Duration::from_millis(50);
@@ -55,6 +59,9 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeCommand {
+    /// A file of settings, which flags override: see `alluvium config`.
+    #[arg(long, env = "ALLUVIUM_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// The address for the Redis protocol; `off` for none, port 0 for any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379", value_parser = address)]
     pub redis: ListenAddress,
@@ -142,6 +149,13 @@ pub struct ServeCommand {
     pub mount: Option<PathBuf>,
     #[command(flatten)]
     pub mounted: MountArguments,
+    /// The least severe events that are logged: debug, verbose, notice or warning. `CONFIG SET
+    /// loglevel` changes it.
+    #[arg(long, value_name = "LEVEL", default_value = reload::DEFAULT_LEVEL, value_parser = log_level)]
+    pub log_level: String,
+    /// The form of the log.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
     /// Allow addresses that other machines can reach without a password or client certificates.
     #[arg(long)]
     pub unprotected: bool,
@@ -224,6 +238,13 @@ fn address(text: &str) -> Result<ListenAddress, String> {
         .ok_or_else(|| "write an address and a port, as in 127.0.0.1:6379, or off".to_owned())
 }
 
+fn log_level(text: &str) -> Result<String, String> {
+    match LogLevel::warning().set_by_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("write debug, verbose, notice or warning".to_owned()),
+    }
+}
+
 fn mode(text: &str) -> Result<u32, String> {
     u32::from_str_radix(text, 8)
         .ok()
@@ -290,12 +311,16 @@ fn manage(server: &Server, db: &Db, directory: &Path) {
 impl ServeCommand {
     pub(crate) fn run(&self, context: &CommandContext) -> Result<CommandExit> {
         panics::are_brief();
+        log::set_format(self.log_format);
+        // The parser has accepted the name.
+        let _ = log::level().set_by_name(&self.log_level);
+        let reloading = ServerReload::new(self)?;
         let options = self.options(context)?;
         if let Some(bytes) = self.cache {
             return self.run_cache(context, bytes, options);
         }
         context.check()?;
-        stop::listen_as_server()?;
+        let hangup = stop::listen_as_server()?;
         let db = context
             .options()
             .durability(self.durability.into())
@@ -323,9 +348,14 @@ impl ServeCommand {
         let is_over = AtomicBool::new(false);
         let served = thread::scope(|scope| {
             scope.spawn(|| {
+                let mut reloading = reloading;
                 while !stop::asked() && !is_over.load(Ordering::Relaxed) {
+                    if hangup.swap(false, Ordering::Relaxed) {
+                        reloading.reload(self, &server);
+                    }
                     thread::sleep(LOOK);
                 }
+                reload::notify_service_manager(&[NotifyState::Stopping]);
                 server.stop();
             });
             let served = server.join();
@@ -367,7 +397,7 @@ impl ServeCommand {
             log_level: None,
             ..options
         };
-        stop::listen_as_server()?;
+        let _ignored = stop::listen_as_server()?;
         let server = CacheServer::start(memory, options).map_err(|error| in_flags(self, error))?;
         let mut place = format!("a cache of {} in memory", sizes::human(bytes.0));
         if let Some(datagrams) = datagrams {
@@ -457,15 +487,7 @@ impl ServeCommand {
                 "--redis, --memcached and --web are all off, and there is no --socket: no client could connect",
             ));
         }
-        let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
-        let tls = match (&self.tls_certificate, &self.tls_key) {
-            (Some(certificate), Some(key)) => Some(TlsOptions {
-                certificate: read(certificate)?,
-                key: read(key)?,
-                client_authority: self.tls_client_ca.as_deref().map(read).transpose()?,
-            }),
-            _ => None,
-        };
+        let tls = self.tls()?;
         let password = password::given(self.password.as_deref(), self.password_file.as_deref())?;
         Ok(ServerOptions {
             redis: self.redis.0,
@@ -496,7 +518,20 @@ impl ServeCommand {
         })
     }
 
-    /// Prints the server's addresses. Called once clients can connect.
+    /// Reads the certificate, its key and the authority of clients from their files.
+    fn tls(&self) -> Result<Option<TlsOptions>> {
+        let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
+        Ok(match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => Some(TlsOptions {
+                certificate: read(certificate)?,
+                key: read(key)?,
+                client_authority: self.tls_client_ca.as_deref().map(read).transpose()?,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Prints the server's addresses, and tells the service manager. Called once clients can connect.
     fn announce(
         &self,
         context: &CommandContext,
@@ -504,6 +539,7 @@ impl ServeCommand {
         web: Option<String>,
         place: &str,
     ) -> Result<()> {
+        reload::notify_service_manager(&[NotifyState::Ready]);
         let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
         if context.is_json() {
             let mut out = ScreenOutput::new();
