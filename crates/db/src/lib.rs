@@ -15,6 +15,7 @@
 //! | for | see |
 //! |---|---|
 //! | opening a store | [`Db::open`], [`Options`]; in memory: [`Options::in_memory`] |
+//! | options as text | [`text`] |
 //! | an ordered map from keys to values | [`Keyspace`], which a [`Db`] has any number of |
 //! | several writes that happen together | [`WriteBatch`] |
 //! | writes that see themselves before they are committed | [`WriteSet`] |
@@ -125,6 +126,7 @@ pub use keyspace::snapshot::Snapshot;
 pub use keyspace::{Ingest, Keyspace};
 pub use locking::locks::{HeldLocks, LockMode, LockSet, LockTable};
 pub use options::machine::{MIN_MEMORY, default_memory};
+pub use options::text;
 pub use options::{BackgroundLimits, devices};
 pub use options::{Compression, KeyspaceOptions};
 pub use options::{Concurrency, Isolation, TransactionOptions};

@@ -180,7 +180,7 @@ pub enum Error {
         /// The key, prefixed with its keyspace.
         key: Vec<u8>,
         /// The name of the merge operator.
-        operator: &'static str,
+        operator: String,
         /// Why the operator rejects the value.
         why: String,
     },

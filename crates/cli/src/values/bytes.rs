@@ -96,40 +96,6 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Decodes the result of [`escape`]. Also accepts `\"`, which a quoted text needs.
-pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, behind)) = rest.split_first() {
-        if byte != b'\\' {
-            bytes.push(byte);
-            rest = behind;
-            continue;
-        }
-        let (meant, length) =
-            match behind {
-                [b'n', ..] => (b'\n', 1),
-                [b'r', ..] => (b'\r', 1),
-                [b't', ..] => (b'\t', 1),
-                [same @ (b'\\' | b'"'), ..] => (*same, 1),
-                [b'x', high, low, ..] => {
-                    let digit = |byte: u8| char::from(byte).to_digit(16);
-                    match (digit(*high), digit(*low)) {
-                        (Some(high), Some(low)) => ((high * 16 + low) as u8, 3),
-                        _ => return Err("\\x must be followed by two hexadecimal digits".to_owned()),
-                    }
-                }
-                _ => return Err(
-                    r#"a backslash must begin one of \\, \", \n, \r, \t, or \x with two hexadecimal digits"#
-                        .to_owned(),
-                ),
-            };
-        bytes.push(meant);
-        rest = &behind[length..];
-    }
-    Ok(bytes)
-}
-
 /// Writes a field of a JSON object: `"name":"text"`, or `"name_base64":"…"` if the bytes are not
 /// valid UTF-8.
 pub(crate) fn json_field(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -157,6 +123,7 @@ pub(crate) fn json_record(out: &mut impl Write, key: &[u8], value: Option<&[u8]>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alluvium::text::unescape;
 
     #[test]
     fn what_is_shown_is_one_line_that_no_terminal_obeys() {

@@ -45,7 +45,7 @@ pub struct DeleteCommand {
     pub keyspace: String,
     /// Delete the present values after this time, unless they are replaced by then: 90s, 15m, 12h,
     /// 30d.
-    #[arg(long = "in", value_name = "DURATION", value_parser = sizes::parse_duration, conflicts_with_all = ["prefix", "from", "to", "redis_db"])]
+    #[arg(long = "in", value_name = "DURATION", value_parser = alluvium::text::parse_duration, conflicts_with_all = ["prefix", "from", "to", "redis_db"])]
     pub after: Option<Duration>,
     /// Do not check whether the keys exist.
     #[arg(short, long)]

@@ -44,7 +44,7 @@ pub struct PutCommand {
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
     /// Delete the value after this time: 90s, 15m, 12h, 30d.
-    #[arg(long, value_name = "DURATION", value_parser = sizes::parse_duration, conflicts_with = "if_absent")]
+    #[arg(long, value_name = "DURATION", value_parser = alluvium::text::parse_duration, conflicts_with = "if_absent")]
     pub expires_in: Option<Duration>,
     /// Change nothing if the key has a value.
     #[arg(long)]

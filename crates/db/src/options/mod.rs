@@ -18,6 +18,7 @@ pub(crate) mod paged;
 pub(crate) mod scale;
 pub(crate) mod store;
 pub(crate) mod structure;
+pub mod text;
 pub(crate) mod tier;
 pub(crate) mod transaction;
 

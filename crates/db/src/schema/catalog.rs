@@ -318,7 +318,7 @@ impl KeyspaceCatalog {
         Error::BadBase {
             keyspace: name,
             key: key[len..].to_vec(),
-            operator: operator.to_owned(),
+            operator,
             why,
         }
     }

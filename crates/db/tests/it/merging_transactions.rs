@@ -259,7 +259,7 @@ impl MergeOperator for UnionOperator {
         match operand.len() {
             1 => Ok(()),
             len => Err(BadOperand {
-                operator: self.name(),
+                operator: self.name().to_owned(),
                 why: format!("{len} bytes are not one byte"),
             }),
         }

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[error("operator {operator}: {why}")]
 pub struct BadOperand {
     /// Name of the merge operator, from [`MergeOperator::name`].
-    pub operator: &'static str,
+    pub operator: String,
     /// The operator's reason for the rejection.
     pub why: String,
 }
@@ -31,8 +31,8 @@ impl BadOperand {
 /// value.
 pub trait MergeOperator: Send + Sync + fmt::Debug {
     /// Returns the operator's name, which is stored with the keyspace so that a store cannot be
-    /// opened with a different operator.
-    fn name(&self) -> &'static str;
+    /// opened with a different operator. It must not change.
+    fn name(&self) -> &str;
 
     /// Checks whether an operand can be folded. Called before the operand is written, so that
     /// folding cannot fail later.
@@ -93,7 +93,7 @@ impl MergeOperator for AddOperator {
     fn check(&self, operand: &[u8]) -> Result<(), BadOperand> {
         let why = || format!("{} bytes are not a 64-bit integer", operand.len());
         integer(operand).map(|_| ()).ok_or_else(|| BadOperand {
-            operator: self.name(),
+            operator: self.name().to_owned(),
             why: why(),
         })
     }

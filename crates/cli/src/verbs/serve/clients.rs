@@ -27,15 +27,15 @@ pub struct ClientLimits {
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = sizes::parse)]
     pub client_output_limit: ByteSize,
     /// The time after which an idle client is disconnected, as in 15m; 0 for never.
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = sizes::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = alluvium::text::parse_duration)]
     pub client_timeout: Duration,
     /// The time limit of a new client for the TLS handshake and the password, as in 10s; 0 for
     /// none.
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = sizes::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = alluvium::text::parse_duration)]
     pub login_timeout: Duration,
     /// The silence after which the system checks whether a client still responds, as in 5m; 0 for
     /// never.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = sizes::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = alluvium::text::parse_duration)]
     pub tcp_keepalive: Duration,
 }
 

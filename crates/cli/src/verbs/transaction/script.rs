@@ -1,6 +1,7 @@
 //! Parses the lines of a script.
 
-use crate::values::bytes::{ByteEncoding, unescape};
+use crate::values::bytes::ByteEncoding;
+use alluvium::text::split_words;
 use alluvium_server::control::{ReadPurpose, ScanContent, ScanOrder, ScanRequest, TransactionStep};
 
 /// The names of all operations. The error for an unknown operation lists them.
@@ -18,12 +19,12 @@ pub(super) enum ScriptLine {
 
 /// Returns whether a line is empty or contains only a comment.
 pub(super) fn is_blank(line: &[u8]) -> bool {
-    split(line).is_ok_and(|words| words.is_empty())
+    split_words(line).is_ok_and(|words| words.is_empty())
 }
 
 /// Parses a line. `keyspace` is the current default keyspace.
 pub(super) fn parse(line: &[u8], encoding: ByteEncoding, keyspace: &str) -> Result<ScriptLine, String> {
-    let words = split(line)?;
+    let words = split_words(line)?;
     let Some((first, rest)) = words.split_first() else {
         return Ok(ScriptLine::Blank);
     };
@@ -140,44 +141,6 @@ fn decoded(encoding: ByteEncoding, word: &[u8]) -> Result<Vec<u8>, String> {
 fn name(word: &[u8]) -> Result<String, String> {
     let text = String::from_utf8(word.to_vec());
     text.map_err(|_| "names of keyspaces and savepoints must be UTF-8 text".to_owned())
-}
-
-/// Splits a line into words, which are separated by whitespace, except in double quotes. A `\`
-/// starts an escape sequence like those that `scan` prints. A word that starts with `#` begins a
-/// comment.
-fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-    let is_blank = |byte: &u8| byte.is_ascii_whitespace();
-    let mut words = Vec::new();
-    let mut rest = line.trim_ascii();
-    while let Some((&first, behind)) = rest.split_first() {
-        if first == b'#' {
-            break;
-        }
-        let (raw, after) = if first == b'"' {
-            let end = closing(behind).ok_or("a double quote is opened and never closed")?;
-            let (raw, after) = behind.split_at(end);
-            let after = &after[1..];
-            if after.first().is_some_and(|byte| !is_blank(byte)) {
-                return Err("a closing quote must end the word; write a quote inside as \\\"".to_owned());
-            }
-            (raw, after)
-        } else {
-            rest.split_at(rest.iter().position(is_blank).unwrap_or(rest.len()))
-        };
-        words.push(unescape(raw)?);
-        rest = after.trim_ascii_start();
-    }
-    Ok(words)
-}
-
-/// Returns the position of the closing quote, or `None` if there is none.
-fn closing(text: &[u8]) -> Option<usize> {
-    let mut is_escaped = false;
-    text.iter().position(|&byte| {
-        let is_end = byte == b'"' && !is_escaped;
-        is_escaped = byte == b'\\' && !is_escaped;
-        is_end
-    })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ impl MergeOperator for Fussy {
         match operand.starts_with(b"b") {
             false => Ok(()),
             true => Err(BadOperand {
-                operator: self.name(),
+                operator: self.name().to_owned(),
                 why: "it is bad".to_owned(),
             }),
         }
