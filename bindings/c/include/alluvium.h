@@ -641,6 +641,9 @@ alluvium_error *alluvium_transaction_rollback(const alluvium_transaction *transa
 // Frees a transaction. One that is open is rolled back. `NULL` is allowed.
 void alluvium_transaction_free(alluvium_transaction *transaction);
 
+/* The length of a value whose key is absent: see alluvium_get_into. */
+#define ALLUVIUM_ABSENT SIZE_MAX
+
 /* Reads the record at the front of a page, and moves `page` and `length` behind it. Returns 1, or 0 if there is no whole
  * record. */
 static inline int alluvium_page_next(const uint8_t **page,

@@ -1,3 +1,6 @@
+/* The length of a value whose key is absent: see alluvium_get_into. */
+#define ALLUVIUM_ABSENT SIZE_MAX
+
 /* Reads the record at the front of a page, and moves `page` and `length` behind it. Returns 1, or 0 if there is no whole
  * record. */
 static inline int alluvium_page_next(const uint8_t **page,
