@@ -588,14 +588,14 @@ alluvium_error *alluvium_transaction_put(const alluvium_transaction *transaction
                                          size_t value_length,
                                          uint64_t expires_ms);
 
-// Deletes a key in the transaction: see `alluvium_delete`(crate::alluvium_delete).
+// Deletes a key in the transaction: see `alluvium_delete`.
 alluvium_error *alluvium_transaction_delete(const alluvium_transaction *transaction,
                                             const alluvium_keyspace *keyspace,
                                             const uint8_t *key,
                                             size_t key_length,
                                             uint64_t at_ms);
 
-// Deletes a range in the transaction: see `alluvium_delete_range`(crate::alluvium_delete_range).
+// Deletes a range in the transaction: see `alluvium_delete_range`.
 alluvium_error *alluvium_transaction_delete_range(const alluvium_transaction *transaction,
                                                   const alluvium_keyspace *keyspace,
                                                   const uint8_t *start,
@@ -603,7 +603,7 @@ alluvium_error *alluvium_transaction_delete_range(const alluvium_transaction *tr
                                                   const uint8_t *end,
                                                   size_t end_length);
 
-// Merges an operand in the transaction: see `alluvium_merge`(crate::alluvium_merge).
+// Merges an operand in the transaction: see `alluvium_merge`.
 alluvium_error *alluvium_transaction_merge(const alluvium_transaction *transaction,
                                            const alluvium_keyspace *keyspace,
                                            const uint8_t *key,
