@@ -66,7 +66,7 @@ pub unsafe extern "C" fn alluvium_batch_create(
     })
 }
 
-/// Adds a put: see [`alluvium_put`].
+/// Adds a put: see `alluvium_put`.
 ///
 /// # Safety
 /// B1.
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn alluvium_batch_put(
     })
 }
 
-/// Adds a put for each record of a page, whose layout is that of [`alluvium_iterator_page`]. After
+/// Adds a put for each record of a page, whose layout is that of `alluvium_iterator_page`. After
 /// an error, the batch has some of them.
 ///
 /// # Safety
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn alluvium_batch_put_page(
     })
 }
 
-/// Adds a delete: see [`alluvium_delete`].
+/// Adds a delete: see `alluvium_delete`.
 ///
 /// # Safety
 /// B1.
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn alluvium_batch_delete(
     })
 }
 
-/// Adds a range delete: see [`alluvium_delete_range`].
+/// Adds a range delete: see `alluvium_delete_range`.
 ///
 /// # Safety
 /// B1.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn alluvium_batch_delete_range(
     })
 }
 
-/// Adds a merge: see [`alluvium_merge`].
+/// Adds a merge: see `alluvium_merge`.
 ///
 /// # Safety
 /// B1.
@@ -240,8 +240,9 @@ pub unsafe extern "C" fn alluvium_ingest_begin(
     })
 }
 
-/// Adds the records of a page, whose layout is that of [`alluvium_iterator_page`]. Each key must be
-/// greater than the one before it. After an error, nothing of the ingest is written.
+/// Adds the records of a page, whose layout is that of `alluvium_iterator_page`. Each key must be
+/// greater than the one before it. A record that is refused, and those after it, are left out; the
+/// ingest can continue with other records.
 ///
 /// # Safety
 /// B1.

@@ -57,7 +57,7 @@ pub unsafe extern "C" fn alluvium_open(
     })
 }
 
-/// Opens a store like [`alluvium_open`], with options that have merge operators and compaction
+/// Opens a store like `alluvium_open`, with options that have merge operators and compaction
 /// filters.
 ///
 /// # Safety

@@ -84,7 +84,7 @@ pub unsafe extern "C" fn alluvium_transaction_get(
     })
 }
 
-/// Sets the value of a key in the transaction: see [`alluvium_put`].
+/// Sets the value of a key in the transaction: see `alluvium_put`.
 ///
 /// # Safety
 /// B1.
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn alluvium_transaction_put(
     })
 }
 
-/// Deletes a key in the transaction: see [`alluvium_delete`].
+/// Deletes a key in the transaction: see `alluvium_delete`.
 ///
 /// # Safety
 /// B1.
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn alluvium_transaction_delete(
     })
 }
 
-/// Deletes a range in the transaction: see [`alluvium_delete_range`].
+/// Deletes a range in the transaction: see `alluvium_delete_range`.
 ///
 /// # Safety
 /// B1.
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn alluvium_transaction_delete_range(
     })
 }
 
-/// Merges an operand in the transaction: see [`alluvium_merge`].
+/// Merges an operand in the transaction: see `alluvium_merge`.
 ///
 /// # Safety
 /// B1.
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn alluvium_transaction_depend_on_range(
     })
 }
 
-/// Marks a place to which [`alluvium_transaction_rollback_to`] returns, and writes its number to
+/// Marks a place to which `alluvium_transaction_rollback_to` returns, and writes its number to
 /// `savepoint`. Nothing needs to be freed.
 ///
 /// # Safety

@@ -56,7 +56,7 @@ const fn workshop(
 
 /// Every crate that may exist. A new crate must either forbid a dependency or isolate a heavy
 /// external one. (`fuzz` and `research` are separate workspaces and are not counted.)
-pub const CRATES: [CrateLayer; 20] = [
+pub const CRATES: [CrateLayer; 21] = [
     product("base", "alluvium-base", 0, &[]),
     product("device", "alluvium-device", 1, &["base"]),
     product("filters", "alluvium-filters", 1, &["base"]),
@@ -71,6 +71,8 @@ pub const CRATES: [CrateLayer; 20] = [
     product("files", "alluvium-files", 6, &["db"]),
     product("mount", "alluvium-mount", 7, &["files"]),
     product("server", "alluvium-server", 6, &["db", "hashes"]),
+    // A package per language, over the package `alluvium-handles`.
+    product("bindings", "alluvium-", 6, &["db"]),
     product("cli", "alluvium-cli", 8, &["server", "bench", "mount", "aging"]),
     workshop("sim", "alluvium-sim", 2, &["base", "device"]),
     // Separate from `sim`, because the tests of `storage` use `sim` and this crate uses `storage`.

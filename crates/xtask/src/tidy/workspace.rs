@@ -85,7 +85,7 @@ impl Workspace {
         let metadata = describe(inside, None)?;
         let root = metadata.workspace_root.clone().into_std_path_buf();
         let mut packages = packages(&metadata, &root);
-        for other in ["fuzz", "research", "research/fuzz"] {
+        for other in ["fuzz", "research", "research/fuzz", "bindings/python"] {
             let manifest = root.join(other).join("Cargo.toml");
             if manifest.exists() {
                 packages.extend(self::packages(&describe(&root, Some(&manifest))?, &root));

@@ -1,19 +1,15 @@
-//! Runs the cases of `bindings/contract` on the handles. The language of the cases is described in
-//! `bindings/contract/README.md`.
+//! Runs the steps of a case on the handles.
 
-use alluvium::text::split_words;
-use alluvium::{Durability, KeyspaceOptions, Options, TransactionOptions, Value, WriteBatch};
+use super::language::{Word, optional, text, time, with_range, words};
+use alluvium::{Durability, KeyspaceOptions, Options, Value, WriteBatch};
 use alluvium_handles::{
     ClosePolicy, HandleError, IngestHandle, KeyspaceHandle, Result, SnapshotHandle, StoreHandle,
-    TransactionHandle, TransactionRead, WalkDirection, WalkHandle, WalkRange, check_json, keyspaces_json,
-    page, repair_json, stats_json,
+    TransactionHandle, WalkDirection, WalkHandle, check_json, keyspaces_json, page, repair_json, stats_json,
 };
 use std::collections::HashMap;
-use std::ops::Bound;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
 
-enum Variable {
+pub(super) enum Variable {
     Store(StoreHandle),
     Keyspace(KeyspaceHandle),
     Batch(Box<WriteBatch>),
@@ -25,98 +21,18 @@ enum Variable {
     Freed,
 }
 
-/// A word of a line, and whether it was quoted.
-type Word = (Vec<u8>, bool);
-
 /// What a step returns: values, some of them absent.
-type Answer = Vec<Option<Vec<u8>>>;
+pub(super) type Answer = Vec<Option<Vec<u8>>>;
 
 #[derive(Default)]
-struct CaseRun {
-    variables: HashMap<String, Variable>,
-    directory: PathBuf,
-}
-
-/// Splits a line into words. A count after a quoted word repeats it: `"ab"*3`.
-fn words(line: &str) -> Vec<Word> {
-    let (mut all, mut rest) = (Vec::new(), line.trim_start());
-    while !rest.is_empty() && !rest.starts_with('#') {
-        let is_quoted = rest.starts_with('"');
-        let mut is_escaped = false;
-        let mut end = rest.char_indices().skip(1).find(|&(_, c)| match is_quoted {
-            false => c == ' ',
-            true => {
-                let is_end = c == '"' && !is_escaped;
-                is_escaped = c == '\\' && !is_escaped;
-                is_end
-            }
-        });
-        let (at, _) = end.get_or_insert((rest.len(), ' '));
-        let (word, behind) = rest.split_at(*at + usize::from(is_quoted));
-        rest = behind;
-        let mut bytes = match is_quoted {
-            true => split_words(word.as_bytes()).unwrap().remove(0),
-            false => word.as_bytes().to_vec(),
-        };
-        if let Some(count) = rest.strip_prefix('*').filter(|_| is_quoted) {
-            let (count, behind) = count.split_at(count.find(' ').unwrap_or(count.len()));
-            bytes = bytes.repeat(count.parse().unwrap());
-            rest = behind;
-        }
-        all.push((bytes, is_quoted));
-        rest = rest.trim_start();
-    }
-    all
-}
-
-fn time(word: Option<&Word>) -> Option<SystemTime> {
-    let (text, _) = word?;
-    let now = SystemTime::now();
-    match &text[..] {
-        b"soon" => Some(now + Duration::from_millis(40)),
-        text => Some(
-            SystemTime::UNIX_EPOCH
-                + Duration::from_millis(std::str::from_utf8(text).unwrap().parse().unwrap()),
-        ),
-    }
-}
-
-fn optional(word: &Word) -> Option<&[u8]> {
-    (word.1 || word.0 != b"none").then_some(&word.0[..])
-}
-
-/// Calls `body` with the range that words describe.
-fn with_range<T>(words: &[Word], body: impl FnOnce(&WalkRange<'_>) -> Result<T>) -> Result<T> {
-    let mut range = WalkRange::default();
-    let prefix_end;
-    let mut at = words.iter();
-    while let Some((verb, _)) = at.next() {
-        let mut bound = || &at.next().unwrap().0[..];
-        match &verb[..] {
-            b"keys" => range.omits_values = true,
-            b"unordered" => range.is_unordered = true,
-            b"from" => range.start = Bound::Included(bound()),
-            b"after" => range.start = Bound::Excluded(bound()),
-            b"to" => range.end = Bound::Excluded(bound()),
-            b"through" => range.end = Bound::Included(bound()),
-            b"prefix" => {
-                let prefix = bound();
-                prefix_end = WalkRange::end_of_prefix(prefix);
-                range.start = Bound::Included(prefix);
-                range.end = prefix_end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-                break;
-            }
-            other => panic!("{} is no word of a range", other.escape_ascii()),
-        }
-    }
-    let has = |verb: &[u8]| words.iter().any(|(word, _)| word == verb);
-    (range.omits_values, range.is_unordered) = (has(b"keys"), has(b"unordered"));
-    body(&range)
+pub(crate) struct CaseRun {
+    pub(super) variables: HashMap<String, Variable>,
+    pub(crate) directory: PathBuf,
 }
 
 macro_rules! getter {
     ($name:ident, $kind:ident, $type:ty) => {
-        fn $name(&self, name: &Word) -> Result<&$type> {
+        pub(super) fn $name(&self, name: &Word) -> Result<&$type> {
             match self.variables.get(&text(name)) {
                 Some(Variable::$kind(handle)) => Ok(handle),
                 Some(Variable::Freed) => Err(HandleError::argument("a handle is NULL")),
@@ -126,11 +42,7 @@ macro_rules! getter {
     };
 }
 
-fn text(word: &Word) -> String {
-    String::from_utf8_lossy(&word.0).into_owned()
-}
-
-fn one(value: Option<Value>) -> Answer {
+pub(super) fn one(value: Option<Value>) -> Answer {
     vec![value.map(Value::into_vec)]
 }
 
@@ -152,7 +64,7 @@ impl CaseRun {
         (text != "memory").then(|| self.directory.join(&text[1..]))
     }
 
-    fn set(&mut self, name: &Word, variable: Variable) -> Answer {
+    pub(super) fn set(&mut self, name: &Word, variable: Variable) -> Answer {
         self.variables.insert(text(name), variable);
         Answer::new()
     }
@@ -346,78 +258,8 @@ impl CaseRun {
         Ok(self.set(&w[0], Variable::Walk(walk)))
     }
 
-    fn transaction_step(&mut self, verb: &str, w: &[Word]) -> Result<Answer> {
-        match verb {
-            "begin" => {
-                let options: TransactionOptions = w.get(2).map(text).unwrap_or_default().parse()?;
-                let transaction = self.store(&w[1])?.begin(&options)?;
-                return Ok(self.set(&w[0], Variable::Transaction(transaction)));
-            }
-            "savepoint" => {
-                let number = self.transaction(&w[1])?.savepoint()?;
-                return Ok(self.set(&w[0], Variable::Savepoint(number)));
-            }
-            "rollback-to" | "release" => {
-                // A savepoint that an ended transaction has not returned has no number.
-                let number = self.savepoint(&w[1]).copied()?;
-                let transaction = self.transaction(&w[0])?;
-                match verb {
-                    "release" => transaction.release(number)?,
-                    _ => transaction.rollback_to(number)?,
-                }
-                return Ok(Answer::new());
-            }
-            "commit" => {
-                let durability = w
-                    .get(1)
-                    .map(|word| text(word).parse::<Durability>())
-                    .transpose()?;
-                return self
-                    .transaction(&w[0])?
-                    .commit(durability)
-                    .map(|()| Answer::new());
-            }
-            "rollback" => return self.transaction(&w[0])?.rollback().map(|()| Answer::new()),
-            _ => {}
-        }
-        let (transaction, handle) = (self.transaction(&w[0])?, self.keyspace(&w[1])?);
-        if verb == "tx-depend" {
-            return with_range(&w[2..], |range| transaction.depend_on_range(handle, range))
-                .map(|()| Answer::new());
-        }
-        let key = &w[2].0;
-        if verb == "tx-get" {
-            let read = match w.get(3).map(text).as_deref() {
-                None => TransactionRead::Tracked,
-                Some("untracked") => TransactionRead::Untracked,
-                Some("shared") => TransactionRead::Shared,
-                Some(_) => TransactionRead::ForUpdate,
-            };
-            return Ok(one(transaction.get(handle, key, read)?));
-        }
-        let keyspace = handle.inner()?;
-        transaction.with(|tx| {
-            match (
-                verb,
-                time(
-                    w.get(if verb == "tx-put" { 4 } else { 3 })
-                        .filter(|_| ["tx-put", "tx-delete"].contains(&verb)),
-                ),
-            ) {
-                ("tx-put", None) => tx.put(keyspace, key, &w[3].0)?,
-                ("tx-put", Some(time)) => tx.put_until(keyspace, key, &w[3].0, time)?,
-                ("tx-delete", None) => tx.delete(keyspace, key)?,
-                ("tx-delete", Some(time)) => tx.delete_at(keyspace, key, time)?,
-                ("tx-delete-range", _) => tx.delete_range(keyspace, key, optional(&w[3]))?,
-                ("tx-merge", _) => tx.merge(keyspace, key, &w[3].0)?,
-                _ => panic!("{verb} is no verb"),
-            }
-            Ok(Answer::new())
-        })
-    }
-
     /// Runs a line, and compares what comes of it. Returns what came of it if it does not agree.
-    fn line(&mut self, line: &str) -> std::result::Result<(), String> {
+    pub(crate) fn line(&mut self, line: &str) -> std::result::Result<(), String> {
         let words = words(line);
         let Some(verb) = words.first().map(text) else {
             return Ok(());
@@ -447,75 +289,5 @@ impl CaseRun {
         } else {
             Err(format!("{line}  came to {came:?}"))
         }
-    }
-}
-
-fn run_case(steps: &str, structure: &str) -> std::result::Result<(), String> {
-    let place = tempfile::tempdir().unwrap();
-    let mut run = CaseRun {
-        directory: place.path().to_owned(),
-        ..CaseRun::default()
-    };
-    run.line("open s memory \"--memory 16M --workers 1\"")?;
-    run.line(&format!("keyspace k s k \"--structure {structure}\""))?;
-    steps.lines().try_for_each(|line| run.line(line))
-}
-
-/// The names and steps of the cases of a file, and the structures that they run on.
-fn cases(text: &str) -> impl Iterator<Item = (&str, &str, &'static [&'static str])> {
-    const STRUCTURES: [&str; 5] = ["tiered", "levels,k=4", "paged", "volatile,bytes=1M", "hashed"];
-    text.split("[[case]]\n").skip(1).map(|case| {
-        let (head, rest) = case.split_once("steps = '''\n").unwrap();
-        let structures = match (head.contains("on = \"all\""), head.contains("on = \"ordered\"")) {
-            (true, _) => &STRUCTURES[..],
-            (_, true) => &STRUCTURES[..4],
-            _ => &STRUCTURES[..1],
-        };
-        (
-            head.lines().next().unwrap(),
-            rest.split_once("\n'''").unwrap().0,
-            structures,
-        )
-    })
-}
-
-#[test]
-fn the_contract_suite_holds() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contract");
-    let mut files: Vec<PathBuf> = folder
-        .read_dir()
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
-    files.sort();
-    let (mut count, mut runs, mut failed) = (0, 0, Vec::new());
-    for file in files {
-        let text = std::fs::read_to_string(&file).unwrap();
-        for (name, steps, structures) in cases(&text) {
-            count += 1;
-            for structure in structures {
-                runs += 1;
-                if let Err(why) = run_case(steps, structure) {
-                    failed.push(format!("{name} ({structure}): {why}"));
-                }
-            }
-        }
-    }
-    println!("contract: {count} cases, {runs} runs, {} failed", failed.len());
-    assert!(count >= 300 && failed.is_empty(), "{count} cases; {failed:#?}");
-}
-
-#[test]
-fn a_case_that_does_not_hold_is_found() {
-    for wrong in [
-        "get k a = 1",
-        "put k a 1\nget k a = absent",
-        "put k a 1\nget k a ! closed",
-        "open d memory \"--colour\" ! closed",
-        "open d memory \"--colour\" ! invalid_argument elephant",
-        "put k a 1\niter i k\nrest i = a 1 b 2",
-    ] {
-        assert!(run_case(wrong, "tiered").is_err(), "{wrong}");
     }
 }
