@@ -15,7 +15,10 @@ fn key(number: u64) -> String {
 fn main() -> alluvium::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().expect("a path");
-    let records: u64 = arguments.next().and_then(|text| text.parse().ok()).expect("a number of records");
+    let records: u64 = arguments
+        .next()
+        .and_then(|text| text.parse().ok())
+        .expect("a number of records");
     let db = "--memory 256M".parse::<Options>()?.open(path)?;
     let keyspace = db.keyspace("k")?;
     let keys: Vec<String> = (0..records).map(key).collect();

@@ -196,8 +196,8 @@ impl Scan {
                     "the bytearray was made shorter by another thread",
                 ));
             }
-            // SAFETY: this thread is attached, the length was compared, and no other code runs until
-            // the bytes are copied.
+            // SAFETY: this thread is attached, the length was compared, and no other code runs
+            // until the bytes are copied.
             unsafe { buffer.as_bytes_mut()[..extent.bytes].copy_from_slice(&copy[..extent.bytes]) };
         }
         Ok((extent.records, extent.bytes))

@@ -1,11 +1,11 @@
 //! The layout of records in a page.
 //!
 //! ```text
-//! bytes          meaning
-//! 0..4           length of the key, k
-//! 4..8           length of the value, v
-//! 8..8+k         key
-//! 8+k..8+k+v     value; the next record follows it, without padding
+//! OFFSET  SIZE  MEANING
+//!      0     4  length of the key, k
+//!      4     4  length of the value, v
+//!      8     k  key
+//!  8 + k     v  value; the next record follows it, without padding
 //! ```
 //!
 //! Integers are little-endian.

@@ -1,7 +1,7 @@
 //! Runs the steps of a case on the handles.
 
 use super::language::{Word, optional, text, time, with_range, words};
-use alluvium::{Durability, KeyspaceOptions, Options, Value, WriteBatch};
+use alluvium::{KeyspaceOptions, Options, Value, WriteBatch};
 use alluvium_handles::{
     ClosePolicy, HandleError, IngestHandle, KeyspaceHandle, Result, SnapshotHandle, StoreHandle,
     TransactionHandle, WalkDirection, WalkHandle, check_json, keyspaces_json, page, repair_json, stats_json,
@@ -102,7 +102,6 @@ impl CaseRun {
 
     fn step(&mut self, verb: &str, w: &[Word]) -> Result<Answer> {
         let path = |index: usize| self.path(&w[index]);
-        let durability = |word: &Word| text(word).parse::<Durability>();
         match verb {
             "open" => {
                 let options: Options = w.get(2).map(text).unwrap_or_default().parse()?;
@@ -141,10 +140,18 @@ impl CaseRun {
                 .store(&w[0])?
                 .db()?
                 .rename_keyspace(&text(&w[1]), &text(&w[2]))?,
+            _ => return self.group_step(verb, w),
+        }
+        Ok(Answer::new())
+    }
+
+    /// Runs a step of a batch, an ingest, a snapshot, an iterator, a record or a transaction.
+    fn group_step(&mut self, verb: &str, w: &[Word]) -> Result<Answer> {
+        match verb {
             "batch" => {
                 let batch = match w.get(1) {
                     None => WriteBatch::new(),
-                    Some(word) => WriteBatch::new().durability(durability(word)?),
+                    Some(word) => WriteBatch::new().durability(text(word).parse()?),
                 };
                 return Ok(self.set(&w[0], Variable::Batch(Box::new(batch))));
             }

@@ -14,6 +14,10 @@
 //! # let _ = (store, keyspace, transaction);
 //! # Ok::<(), alluvium::Error>(())
 //! ```
+//!
+//! *Scope*: words, flags and their values.
+//!
+//! *Must not depend on*: what the options do, a particular command line.
 
 mod store;
 mod values;

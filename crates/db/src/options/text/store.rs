@@ -115,9 +115,9 @@ impl FromStr for Options {
 impl FromStr for KeyspaceOptions {
     type Err = Error;
 
-    /// Parses the options of a keyspace: `--structure STRUCTURE` (see [`Structure`]), `--compression
-    /// none|lz4|zstd`, `--value-threshold SIZE`, `--merge-operator NAME`, `--compaction-filter
-    /// NAME`.
+    /// Parses the options of a keyspace: `--structure STRUCTURE` (see [`Structure`]),
+    /// `--compression none|lz4|zstd`, `--value-threshold SIZE`, `--merge-operator NAME`,
+    /// `--compaction-filter NAME`.
     fn from_str(text: &str) -> Result<KeyspaceOptions> {
         let mut flags = FlagReader::new(text)?;
         let mut options = KeyspaceOptions::new();
