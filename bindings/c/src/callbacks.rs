@@ -133,7 +133,7 @@ pub(crate) struct OperatorCallback {
 }
 
 impl OperatorCallback {
-    pub(crate) fn new(operator: AlluviumMergeOperator) -> OperatorCallback {
+    pub(crate) fn new(operator: &AlluviumMergeOperator) -> OperatorCallback {
         OperatorCallback {
             context: CallbackContext {
                 context: operator.context,
@@ -214,7 +214,7 @@ pub(crate) struct FilterCallback {
 }
 
 impl FilterCallback {
-    pub(crate) fn new(filter: AlluviumCompactionFilter) -> FilterCallback {
+    pub(crate) fn new(filter: &AlluviumCompactionFilter) -> FilterCallback {
         FilterCallback {
             context: CallbackContext {
                 context: filter.context,

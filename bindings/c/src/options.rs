@@ -1,6 +1,6 @@
 //! Options of a store, with the operators and filters that a program registers.
 
-use crate::boundary::{ResultPlace, call, free, optional_text, owned, text};
+use crate::boundary::{ResultPlace, call, free, given, optional_text, owned, text};
 use crate::callbacks::{AlluviumCompactionFilter, AlluviumMergeOperator, FilterCallback, OperatorCallback};
 use crate::error::AlluviumError;
 use alluvium::Options;
@@ -67,14 +67,15 @@ pub unsafe extern "C" fn alluvium_options_create(
 pub unsafe extern "C" fn alluvium_options_merge_operator(
     options: Option<&AlluviumOptions>,
     name: *const c_char,
-    operator: AlluviumMergeOperator,
+    operator: Option<&AlluviumMergeOperator>,
 ) -> *mut AlluviumError {
-    let is_commutative = operator.is_commutative != 0;
-    let operator = OperatorCallback::new(operator);
     call(|| {
+        let operator = given(operator)?;
+        let is_commutative = operator.is_commutative != 0;
+        let operator = OperatorCallback::new(operator);
         // SAFETY: B1.
         let name = unsafe { text(name) }?;
-        let options = crate::boundary::given(options)?;
+        let options = given(options)?;
         let operator = Arc::new(operator.named(name)?);
         options.change(|options| match is_commutative {
             true => options.register_commutative_merge_operator(operator),
@@ -94,13 +95,13 @@ pub unsafe extern "C" fn alluvium_options_merge_operator(
 pub unsafe extern "C" fn alluvium_options_compaction_filter(
     options: Option<&AlluviumOptions>,
     name: *const c_char,
-    filter: AlluviumCompactionFilter,
+    filter: Option<&AlluviumCompactionFilter>,
 ) -> *mut AlluviumError {
-    let filter = FilterCallback::new(filter);
     call(|| {
+        let filter = FilterCallback::new(given(filter)?);
         // SAFETY: B1.
         let name = unsafe { text(name) }?;
-        let options = crate::boundary::given(options)?;
+        let options = given(options)?;
         let filter = Arc::new(filter.checked()?);
         options.change(|options| options.register_compaction_filter(name, filter));
         Ok(())

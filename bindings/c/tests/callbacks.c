@@ -60,10 +60,10 @@ static void operators(void) {
   require(alluvium_options_create("--memory 16M", &options));
   alluvium_merge_operator merge = {&calls, shorter, not_empty, count_free, 1};
   alluvium_compaction_filter filter = {NULL, decide, count_free};
-  require(alluvium_options_merge_operator(options, "shorter", merge));
-  require(alluvium_options_compaction_filter(options, "rx", filter));
+  require(alluvium_options_merge_operator(options, "shorter", &merge));
+  require(alluvium_options_compaction_filter(options, "rx", &filter));
   alluvium_merge_operator nothing = {NULL, NULL, NULL, count_free, 0};
-  CHECK(fails(alluvium_options_merge_operator(options, "nothing", nothing), ALLUVIUM_INVALID_ARGUMENT));
+  CHECK(fails(alluvium_options_merge_operator(options, "nothing", &nothing), ALLUVIUM_INVALID_ARGUMENT));
   CHECK(freed == 1);
   require(alluvium_open_with(NULL, options, &store));
   alluvium_options_free(options);

@@ -8,6 +8,7 @@ use alluvium_handles::{
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub(super) enum Variable {
     Store(StoreHandle),
@@ -46,7 +47,7 @@ pub(super) fn one(value: Option<Value>) -> Answer {
     vec![value.map(Value::into_vec)]
 }
 
-fn said(text: impl ToString) -> Answer {
+fn said(text: &(impl ToString + ?Sized)) -> Answer {
     vec![Some(text.to_string().into_bytes())]
 }
 
@@ -117,12 +118,12 @@ impl CaseRun {
             "sync" => self.store(&w[0])?.db()?.sync()?,
             "checkpoint" => self.store(&w[0])?.db()?.checkpoint()?,
             "compact" => self.store(&w[0])?.db()?.compact()?,
-            "check" => return Ok(said(check_json(&self.store(&w[0])?.db()?.check_report(|_| ())?))),
-            "stats" => return Ok(said(stats_json(&self.store(&w[0])?.db()?.stats()))),
-            "keyspaces" => return Ok(said(keyspaces_json(self.store(&w[0])?.db()?))),
+            "check" => return Ok(said(&check_json(&self.store(&w[0])?.db()?.check_report(|_| ())?))),
+            "stats" => return Ok(said(&stats_json(&self.store(&w[0])?.db()?.stats()))),
+            "keyspaces" => return Ok(said(&keyspaces_json(self.store(&w[0])?.db()?))),
             "backup" => drop(self.store(&w[0])?.db()?.checkpoint_to(path(1).unwrap())?),
             "restore" => alluvium::restore(path(0).unwrap(), path(1).unwrap())?,
-            "repair" => return Ok(said(repair_json(&alluvium::repair(path(0).unwrap())?))),
+            "repair" => return Ok(said(&repair_json(&alluvium::repair(path(0).unwrap())?))),
             "keyspace" => {
                 let options = w
                     .get(3)
@@ -155,7 +156,7 @@ impl CaseRun {
                 };
                 return Ok(self.set(&w[0], Variable::Batch(Box::new(batch))));
             }
-            "batch-count" => return Ok(said(self.batch(&w[0]).len())),
+            "batch-count" => return Ok(said(&self.batch(&w[0]).len())),
             "batch-clear" => self.batch(&w[0]).clear(),
             "write" => {
                 let batch = self.batch(&w[1]).clone();
@@ -166,7 +167,7 @@ impl CaseRun {
                 return Ok(self.set(&w[0], Variable::Ingest(ingest)));
             }
             "ingest-put" => self.ingest(&w[0])?.put(&w[1].0, &w[2].0)?,
-            "ingest-finish" => return Ok(said(self.ingest(&w[0])?.finish()?)),
+            "ingest-finish" => return Ok(said(&self.ingest(&w[0])?.finish()?)),
             "snapshot" | "snapshot-open" => {
                 let (store, name) = (self.store(&w[1])?, w.get(2).map(text));
                 let snapshot = match name {
@@ -228,9 +229,9 @@ impl CaseRun {
             ("delete", Some(time)) => keyspace.delete_at(key, time)?,
             ("get", _) => return Ok(one(keyspace.get(key)?)),
             ("take", _) => return Ok(one(keyspace.take(key)?)),
-            ("contains", _) => return Ok(said(keyspace.contains(key)?)),
+            ("contains", _) => return Ok(said(&keyspace.contains(key)?)),
             ("cas", _) => {
-                return Ok(said(keyspace.compare_and_set(
+                return Ok(said(&keyspace.compare_and_set(
                     key,
                     optional(&w[2]),
                     optional(&w[3]),

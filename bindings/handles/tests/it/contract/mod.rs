@@ -7,7 +7,7 @@ mod transactions;
 use driver::CaseRun;
 use std::path::{Path, PathBuf};
 
-fn run_case(steps: &str, structure: &str) -> std::result::Result<(), String> {
+fn run_case(steps: &str, structure: &str) -> Result<(), String> {
     let place = tempfile::tempdir().unwrap();
     let mut run = CaseRun {
         directory: place.path().to_owned(),
