@@ -255,14 +255,14 @@ alluvium_error *alluvium_options_create(const char *options_text, alluvium_optio
 // error, and frees it with the operator's `free`.
 alluvium_error *alluvium_options_merge_operator(const alluvium_options *options,
                                                 const char *name,
-                                                alluvium_merge_operator operator_);
+                                                const alluvium_merge_operator *merge_operator);
 
 // Registers a compaction filter, to which keyspaces refer by its name. If a keyspace uses it, the
 // store cannot be opened without it. The library owns the context from now on, also after an
 // error, and frees it with the filter's `free`.
 alluvium_error *alluvium_options_compaction_filter(const alluvium_options *options,
                                                    const char *name,
-                                                   alluvium_compaction_filter filter);
+                                                   const alluvium_compaction_filter *filter);
 
 // Frees options. Stores that were opened with them are not affected. `NULL` is allowed.
 void alluvium_options_free(alluvium_options *options);
@@ -492,7 +492,8 @@ void alluvium_batch_free(alluvium_batch *batch);
 alluvium_error *alluvium_ingest_begin(const alluvium_keyspace *keyspace, alluvium_ingest **ingest);
 
 // Adds the records of a page, whose layout is that of `alluvium_iterator_page`. Each key must be
-// greater than the one before it. After an error, nothing of the ingest is written.
+// greater than the one before it. A record that is refused, and those after it, are left out; the
+// ingest can continue with other records.
 alluvium_error *alluvium_ingest_put_page(const alluvium_ingest *ingest,
                                          const uint8_t *records,
                                          size_t length);

@@ -67,10 +67,10 @@ pub unsafe extern "C" fn alluvium_options_create(
 pub unsafe extern "C" fn alluvium_options_merge_operator(
     options: Option<&AlluviumOptions>,
     name: *const c_char,
-    operator: Option<&AlluviumMergeOperator>,
+    merge_operator: Option<&AlluviumMergeOperator>,
 ) -> *mut AlluviumError {
     call(|| {
-        let operator = given(operator)?;
+        let operator = given(merge_operator)?;
         let is_commutative = operator.is_commutative != 0;
         let operator = OperatorCallback::new(operator);
         // SAFETY: B1.
