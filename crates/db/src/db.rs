@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::keyspace::reads::Reads;
 use crate::keyspace::snapshot::Snapshot;
+use crate::options::{Structure, ValueOrder};
 use crate::options::kind::StructureKind;
 use crate::options::store::ExistencePolicy;
 use crate::options::{KeyspaceOptions, OpenMode, Options};
@@ -271,6 +272,16 @@ impl Db {
             );
             return Err(Error::BadOption {
                 option: "value threshold",
+                why,
+            });
+        }
+        if options.value_order == ValueOrder::Gathered && options.structure != Structure::Tiered {
+            let why = format!(
+                "{} gathers no values: use the tiered tree, or levels with values=moved",
+                options.structure
+            );
+            return Err(Error::BadOption {
+                option: "value order",
                 why,
             });
         }

@@ -128,7 +128,7 @@ pub use locking::locks::{HeldLocks, LockMode, LockSet, LockTable};
 pub use options::machine::{MIN_MEMORY, default_memory};
 pub use options::text;
 pub use options::{BackgroundLimits, devices};
-pub use options::{Compression, KeyspaceOptions};
+pub use options::{Compression, KeyspaceOptions, ValueOrder};
 pub use options::{Concurrency, Isolation, TransactionOptions};
 pub use options::{Durability, OpenMode, Options, TierOptions};
 pub use options::{HashedForm, HashedOptions, LevelsOptions, PagedOptions, Structure, TreeKind};

@@ -114,6 +114,12 @@ impl ScanBatch {
         self.ends.len()
     }
 
+    /// Returns the total size of the keys and values in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.long.as_ref().map_or(0, Vec::len)
+    }
+
     /// Returns the number of records that the caller has consumed.
     pub fn taken(&self) -> usize {
         debug_assert!(
@@ -134,6 +140,19 @@ impl ScanBatch {
     pub fn want(&mut self, records: usize) {
         self.wanted = records;
         self.enough = [ENOUGH, ENOUGH_APART];
+    }
+
+    /// Makes the batch full at about `bytes` bytes of keys and values, or at the default limit if
+    /// that is more.
+    pub fn want_bytes(&mut self, bytes: usize) {
+        self.wanted = usize::MAX;
+        self.enough = [bytes.max(ENOUGH), bytes.max(ENOUGH_APART)];
+    }
+
+    /// Returns the size in bytes at which the batch is full if it has values to load.
+    #[must_use]
+    pub fn most_bytes_apart(&self) -> usize {
+        self.enough[1]
     }
 
     /// Limits the batch to `records` records and to a small number of bytes, because memory is

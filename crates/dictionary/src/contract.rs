@@ -272,6 +272,10 @@ pub trait DictionaryScan: fmt::Debug + Send {
     /// is stored outside its leaf, it is not even read, unless merge operands apply to it.
     fn leave_out_long_values(&mut self);
 
+    /// Announces that the caller will read about `bytes` bytes of keys and values from here on. The
+    /// scan may read them from the device together. Only a hint.
+    fn expect_bytes(&mut self, _bytes: usize) {}
+
     /// Advances to the next live key and returns it with its value. Returns `None` at the end of
     /// the range.
     ///

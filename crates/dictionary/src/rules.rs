@@ -1,6 +1,7 @@
 //! Keyspace settings: the key prefix that identifies a keyspace, and how its records are stored.
 
 use crate::merge::{CompactionFilter, MergeOperator};
+use crate::range::KeyRange;
 use alluvium_storage::NodeCodec;
 use std::fmt;
 use std::sync::Arc;
@@ -34,6 +35,11 @@ pub trait KeyspaceSchema: Send + Sync + fmt::Debug {
     /// Returns the current rules of the keyspace that contains `key`. A caller that iterates over
     /// keys should call this only once per keyspace.
     fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules>;
+
+    /// Returns whether any keyspace with keys in `range` gathers values.
+    fn gathers_values_in(&self, _range: &KeyRange) -> bool {
+        false
+    }
 }
 
 /// The storage settings of a keyspace. They may change at any time, and a change applies to data
@@ -48,6 +54,9 @@ pub struct KeyspaceRules {
     /// stored separately. The threshold is at most four pages, and `None` means a quarter of a
     /// page.
     pub value_threshold: Option<usize>,
+    /// Whether compactions of the tiered tree write separate values again where they are scattered,
+    /// so that values of neighbouring keys are stored together.
+    pub gathers_values: bool,
     /// The user's filter, which compactions apply to values.
     pub filter: Option<Arc<dyn CompactionFilter>>,
 }
@@ -75,6 +84,10 @@ impl KeyspaceSchema for OneKeyspace {
 
     fn rules(&self, _key: &[u8]) -> Arc<KeyspaceRules> {
         Arc::clone(&self.rules)
+    }
+
+    fn gathers_values_in(&self, _range: &KeyRange) -> bool {
+        self.rules.gathers_values
     }
 }
 

@@ -5,8 +5,8 @@ use crate::fetch::{BlockingFetch, FetchedNodes, NodeFetch, unwrap_ready};
 use crate::value_log::value_in;
 use alluvium_storage::Error;
 
-/// Maximum total size, in bytes, of the nodes read at once. They stay in memory until their values
-/// have been copied.
+/// Maximum total size, in bytes, of the nodes read at once, unless the batch itself is larger. They
+/// stay in memory until their values have been copied.
 const AT_ONCE: usize = 1 << 20;
 
 /// Loads all values that are missing from a scan batch. If a value cannot be read, removes its
@@ -14,9 +14,10 @@ const AT_ONCE: usize = 1 << 20;
 /// error.
 pub fn load_values(batch: &mut ScanBatch, from: &BlockingFetch<'_>) -> Result<(), (Vec<u8>, Error)> {
     let lacking = batch.take_lacking();
+    let at_once = AT_ONCE.max(batch.most_bytes_apart());
     let mut rest = &lacking[..];
     while !rest.is_empty() {
-        let (some, behind) = rest.split_at(fitting(rest));
+        let (some, behind) = rest.split_at(fitting(rest, at_once));
         let mut brought = FetchedNodes::default();
         // If the batched read fails, the values are read one by one, so that those before the
         // unreadable one are still loaded.
@@ -31,11 +32,11 @@ pub fn load_values(batch: &mut ScanBatch, from: &BlockingFetch<'_>) -> Result<()
 }
 
 /// Returns how many of the first values to read at once, which is at least one.
-fn fitting(lacking: &[UnloadedValue]) -> usize {
+fn fitting(lacking: &[UnloadedValue], at_once: usize) -> usize {
     let mut bytes = 0;
     let fits = |value: &&UnloadedValue| {
         bytes += value.pointer.node.read_len();
-        bytes <= AT_ONCE
+        bytes <= at_once
     };
     lacking.iter().take_while(fits).count().max(1)
 }

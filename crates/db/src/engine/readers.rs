@@ -256,6 +256,11 @@ impl StructureScan {
         each!(StructureScan, self, own => own.leave_out_long_values());
     }
 
+    /// Announces about how many bytes will be read.
+    pub(crate) fn expect_bytes(&mut self, bytes: usize) {
+        each!(StructureScan, self, own => own.expect_bytes(bytes));
+    }
+
     /// Returns the next live key and its value, or `None` at the end of the range.
     #[allow(clippy::should_implement_trait)]
     #[inline]

@@ -624,6 +624,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Tells maintenance whether there have been no writes for a while.
+    pub(crate) fn note_idle(&self, is_idle: bool) {
+        self.work.maintenance.lock().is_idle = is_idle;
+    }
+
     /// Allows maintenance to write `bytes` more bytes, and requests the most valuable compaction
     /// that the allowance covers. Returns whether it requested one.
     pub(crate) fn maintain(&self, bytes: u64) -> Result<bool> {

@@ -36,6 +36,19 @@ impl From<NodeCodec> for Compression {
     }
 }
 
+/// Where compactions of the tiered tree leave values that are stored outside leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ValueOrder {
+    /// A value stays where it was first written, so it is written once. A scan of values that were
+    /// written at different times reads from as many places.
+    #[default]
+    Written,
+    /// Compactions write values again, in the order of their keys, where they have become
+    /// scattered. Scans of many values then read from few places. For keyspaces that are read in
+    /// the order of keys, such as the contents of files.
+    Gathered,
+}
+
 /// Options for creating a keyspace. They cannot be changed later.
 ///
 /// ```
@@ -58,6 +71,9 @@ pub struct KeyspaceOptions {
     pub compaction_filter: Option<String>,
     /// The data structure that stores the keyspace.
     pub structure: Structure,
+    /// Where compactions leave values that are stored outside leaves. Only the tiered tree gathers
+    /// values; levels have the option `values=moved`.
+    pub value_order: ValueOrder,
 }
 
 impl KeyspaceOptions {
@@ -90,6 +106,13 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Sets where compactions leave values that are stored outside leaves.
+    #[must_use]
+    pub fn value_order(mut self, order: ValueOrder) -> KeyspaceOptions {
+        self.value_order = order;
+        self
+    }
+
     /// Sets the merge operator by its name.
     #[must_use]
     pub fn merge_operator(mut self, name: &str) -> KeyspaceOptions {
@@ -102,12 +125,14 @@ impl KeyspaceOptions {
     pub(crate) fn require(&self, keyspace: &str, asked: &KeyspaceOptions) -> Result<()> {
         let name = |name: &Option<String>| format!("{name:?}");
         let threshold = |options: &KeyspaceOptions| format!("{:?}", options.value_threshold);
+        let order = |options: &KeyspaceOptions| format!("{:?}", options.value_order);
         let compression = |options: &KeyspaceOptions| format!("{:?}", options.compression);
         let structure = |options: &KeyspaceOptions| options.structure.to_string();
         let all = [
             ("structure", structure(self), structure(asked)),
             ("compression", compression(self), compression(asked)),
             ("value threshold", threshold(self), threshold(asked)),
+            ("value order", order(self), order(asked)),
             (
                 "merge operator",
                 name(&self.merge_operator),

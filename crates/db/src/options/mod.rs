@@ -24,7 +24,7 @@ pub(crate) mod transaction;
 
 pub use durability::Durability;
 pub use hashed::{HashedForm, HashedOptions};
-pub use keyspace::{Compression, KeyspaceOptions};
+pub use keyspace::{Compression, KeyspaceOptions, ValueOrder};
 pub use levels::LevelsOptions;
 pub use limits::BackgroundLimits;
 pub use paged::{PagedOptions, TreeKind};

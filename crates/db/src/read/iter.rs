@@ -34,6 +34,8 @@ pub struct Iter {
     sought: bool,
     is_over: bool,
     leaves_out_long_values: bool,
+    /// Number of bytes that the caller has announced, or 0.
+    expected_bytes: usize,
     /// Number of returned records that the statistics already include.
     told: u64,
     /// Number of returned records that the statistics do not include yet.
@@ -110,6 +112,7 @@ impl Iter {
             back_key: Vec::new(),
             sought: false,
             leaves_out_long_values: false,
+            expected_bytes: 0,
             told: 0,
             untold: 0,
         }
@@ -143,6 +146,9 @@ impl Iter {
                 engine.scan_by_clock(place, self.range.clone(), MergeDirection::Forward, at, now_ms);
             if self.leaves_out_long_values {
                 scan.leave_out_long_values();
+            }
+            if self.expected_bytes > 0 {
+                scan.expect_bytes(self.expected_bytes);
             }
             scan
         };
@@ -203,6 +209,9 @@ impl Iter {
             let mut scan = engine.scan_by_clock(place, self.range.clone(), direction, at, now_ms);
             if self.leaves_out_long_values {
                 scan.leave_out_long_values();
+            }
+            if self.expected_bytes > 0 {
+                scan.expect_bytes(self.expected_bytes);
             }
             scan
         };
@@ -272,6 +281,25 @@ impl Iter {
         if let Some(back) = &mut self.back {
             back.leave_out_long_values();
         }
+    }
+
+    /// Announces that the caller will read about `bytes` bytes of keys and values from where the
+    /// iterator begins. As much as possible of them is then read from the device together, instead
+    /// of with growing read-ahead. Only a hint, which the tiered tree uses.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "a long story ".repeat(1000))?;
+    /// let mut iter = rivers.iter().expecting_bytes(1 << 20);
+    /// assert!(iter.lend()?.is_some());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn expecting_bytes(mut self, bytes: usize) -> Iter {
+        self.expected_bytes = bytes;
+        self
     }
 
     /// Returns a double-ended iterator over the keys only. It does not copy values or read values

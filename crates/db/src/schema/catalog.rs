@@ -2,12 +2,13 @@
 //! tree.
 
 use crate::error::{Error, Result};
-use crate::options::KeyspaceOptions;
+use crate::options::{KeyspaceOptions, ValueOrder};
 use crate::options::kind::{DictionaryPlace, StructureKind};
 use crate::options::operators::RegisteredOperator;
 use crate::schema::format::{self, CatalogRecord, KeyspaceId, TreeKey};
 use alluvium_base::SequenceNumber;
 use alluvium_dictionary::merge::CompactionFilter;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema};
 use parking_lot::RwLock;
 use smallvec::SmallVec;
@@ -231,6 +232,7 @@ impl KeyspaceCatalog {
             operator: options.merge_operator.as_ref().map(operator).transpose()?,
             codec: options.compression.codec(),
             value_threshold: options.value_threshold.map(|bytes| bytes as usize),
+            gathers_values: options.value_order == ValueOrder::Gathered,
             filter: options.compaction_filter.as_ref().map(filter).transpose()?,
         })
     }
@@ -431,5 +433,13 @@ impl KeyspaceSchema for KeyspaceCatalog {
         // Records of a keyspace that was dropped before the store was opened follow the default
         // rules.
         found.map_or_else(Arc::default, |definition| Arc::clone(&definition.rules))
+    }
+
+    fn gathers_values_in(&self, range: &KeyRange) -> bool {
+        let state = self.state.read();
+        state.by_id.values().any(|definition| {
+            let of = || KeyRange::new(&definition.prefix, Some(&definition.end));
+            definition.rules.gathers_values && !of().intersect(range).is_empty()
+        })
     }
 }

@@ -35,7 +35,7 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  format: 3 where the structure has options, or 2
+//!      0     1  format: 4 where compactions gather values, 3 where the structure has options, or 2
 //!      1     4  number: neither the catalog's nor the last
 //!      5     1  kind of the structure that it is in: `options/kind.rs` lists them
 //!      6     1  codec, as in node pointers
@@ -50,7 +50,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::options::kind::StructureKind as Kinds;
-use crate::options::{KeyspaceOptions, Structure};
+use crate::options::{KeyspaceOptions, Structure, ValueOrder};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::{MessageKind, SequenceNumber};
 use alluvium_dictionary::record::MAX_KEY;
@@ -400,15 +400,18 @@ pub enum CatalogRecord {
 const KEYSPACE_FORMAT: u8 = 2;
 /// Like `KEYSPACE_FORMAT`, but followed by the structure's options.
 const STRUCTURED_FORMAT: u8 = 3;
+/// Like `KEYSPACE_FORMAT`, of a keyspace in the tiered tree whose values are gathered.
+const GATHERED_FORMAT: u8 = 4;
 const DEFAULT_THRESHOLD: u32 = u32::MAX;
 
 /// Encodes the catalog value that describes a keyspace.
 pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> Vec<u8> {
     let mut out = Vec::new();
     let built_with = options.structure.built_with();
-    let format = match built_with {
-        None => KEYSPACE_FORMAT,
-        Some(_) => STRUCTURED_FORMAT,
+    let format = match (&built_with, options.value_order) {
+        (None, ValueOrder::Written) => KEYSPACE_FORMAT,
+        (None, ValueOrder::Gathered) => GATHERED_FORMAT,
+        (Some(_), _) => STRUCTURED_FORMAT,
     };
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
@@ -460,9 +463,9 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
         }),
         b'k' => {
             let format = reader.u8().map_err(cut)?;
-            if !matches!(format, KEYSPACE_FORMAT | STRUCTURED_FORMAT) {
+            if !matches!(format, KEYSPACE_FORMAT | STRUCTURED_FORMAT | GATHERED_FORMAT) {
                 return Err(format!(
-                    "a keyspace in format {format}, but this version supports only {KEYSPACE_FORMAT} and {STRUCTURED_FORMAT}: open the store with the version that wrote it, or with a newer one"
+                    "a keyspace in format {format}, but this version supports only {KEYSPACE_FORMAT} to {GATHERED_FORMAT}: open the store with the version that wrote it, or with a newer one"
                 ));
             }
             let id = reader.u32().map_err(cut)?;
@@ -493,6 +496,10 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
                     merge_operator: (!operator.is_empty()).then_some(operator),
                     compaction_filter: (!filter.is_empty()).then_some(filter),
                     structure,
+                    value_order: match format {
+                        GATHERED_FORMAT => ValueOrder::Gathered,
+                        _ => ValueOrder::Written,
+                    },
                 },
             })
         }
@@ -603,6 +610,18 @@ mod tests {
     }
 
     #[test]
+    fn a_keyspace_whose_values_are_gathered_has_a_format_that_older_versions_refuse() {
+        let gathered = KeyspaceOptions::new().value_order(ValueOrder::Gathered);
+        let value = encode_keyspace(300, 0, &gathered);
+        assert_eq!(value, b"\x04\x2c\x01\0\0\0\0\xff\xff\xff\xff\0\0");
+        let decoded = decode_catalog(&keyspace_key("blocks"), &value).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == gathered));
+        let newer = [&[5], &value[1..]].concat();
+        let refused = decode_catalog(&keyspace_key("blocks"), &newer).unwrap_err();
+        assert!(refused.contains("supports only 2 to 4"), "{refused}");
+    }
+
+    #[test]
     fn options_of_pages_are_behind_those_that_there_were_before() {
         let key = keyspace_key("pages");
         let merging = KeyspaceOptions::new().structure(Structure::Paged(
@@ -626,6 +645,7 @@ mod tests {
             merge_operator: Some("add".to_owned()),
             compaction_filter: None,
             structure: Structure::Tiered,
+            value_order: ValueOrder::Written,
         };
         let value = encode_keyspace(300, 7, &options);
         assert_eq!(value, b"\x02\x2c\x01\0\0\x07\x01\0\x02\0\0\x03add\0");

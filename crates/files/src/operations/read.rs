@@ -118,7 +118,7 @@ impl FileReader<'_> {
         };
         // A scan reads values that lie together at once, which single lookups do not.
         let (mut brought, mut last) = (0, Vec::new());
-        let (space, values) = (record.block_space(), WalkedValues::All);
+        let (space, values) = (record.block_space(), WalkedValues::About(ahead.bytes));
         self.records
             .walk(space, &ahead.from, None, values, &mut |key, value| {
                 brought += value.len();

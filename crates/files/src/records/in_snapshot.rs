@@ -41,8 +41,10 @@ impl ReadRecords for SnapshotRecords<'_> {
         let mut records = self
             .snapshot
             .range::<&[u8]>(self.spaces.of(space), bounds(low, high));
-        if values == WalkedValues::Short {
-            records = records.without_long_values();
+        match values {
+            WalkedValues::All => (),
+            WalkedValues::About(bytes) => records = records.expecting_bytes(bytes),
+            WalkedValues::Short => records = records.without_long_values(),
         }
         while let Some((key, value)) = records.lend()? {
             if visit(key, value).is_break() {

@@ -138,6 +138,8 @@ impl Deref for RecordValue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkedValues {
     All,
+    /// All, of which about this many bytes will be visited.
+    About(usize),
     /// Long ones may be left out: they are empty.
     Short,
 }

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operations::FileLayout;
 use crate::records::RecordSpace;
 use crate::types::{ContentOrder, Timestamp};
-use alluvium::{Compression, KeyspaceOptions, Structure};
+use alluvium::{Compression, KeyspaceOptions, Structure, ValueOrder};
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -42,6 +42,7 @@ pub struct FilesOptions {
     pub(crate) order: ContentOrder,
     pub(crate) blocks: Structure,
     pub(crate) value_threshold: Option<u32>,
+    pub(crate) value_order: ValueOrder,
     pub(crate) compression: Compression,
     pub(crate) clock: FileClock,
 }
@@ -54,6 +55,7 @@ impl fmt::Debug for FilesOptions {
             .field("order", &self.order)
             .field("blocks", &self.blocks)
             .field("value_threshold", &self.value_threshold)
+            .field("value_order", &self.value_order)
             .field("compression", &self.compression)
             .finish_non_exhaustive()
     }
@@ -67,6 +69,7 @@ impl Default for FilesOptions {
             order: ContentOrder::ByPath,
             blocks: Structure::Tiered,
             value_threshold: None,
+            value_order: ValueOrder::Gathered,
             compression: Compression::None,
             clock: Arc::new(system_time),
         }
@@ -125,6 +128,14 @@ impl FilesOptions {
     #[must_use]
     pub fn value_threshold(mut self, bytes: Option<u32>) -> FilesOptions {
         self.value_threshold = bytes;
+        self
+    }
+
+    /// Sets whether compactions of the tiered tree bring scattered blocks together. Default:
+    /// [`ValueOrder::Gathered`]. Other structures ignore it.
+    #[must_use]
+    pub fn value_order(mut self, order: ValueOrder) -> FilesOptions {
+        self.value_order = order;
         self
     }
 
@@ -196,6 +207,10 @@ impl FilesOptions {
                     .merge_operator("append")
                     .structure(self.blocks.clone())
                     .compression(compression);
+                let options = match self.blocks {
+                    Structure::Tiered => options.value_order(self.value_order),
+                    _ => options,
+                };
                 match self.value_threshold {
                     Some(bytes) => options.value_threshold(bytes),
                     None => options,

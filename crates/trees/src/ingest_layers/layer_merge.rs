@@ -8,6 +8,7 @@ use super::layer_run::ProvisionalExtent;
 use super::{LayerOptions, LayerRun, LayerRunWriter};
 use crate::maplet::{MapletMergeProgress, MapletMerger, MapletSource};
 use crate::merge::memory::merge_bytes;
+use crate::merge::gather::ValueGathering;
 use crate::merge::runs::{RunMergePlan, RunMerger, RunSource};
 use crate::merge::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules, threshold};
 use crate::run::{BuiltRun, RunOptions};
@@ -156,6 +157,7 @@ impl LayerRunMerge {
             sparse: Vec::new(),
             moves_values: false,
             layer_deletes: Some(Arc::clone(&self.group.deletes)),
+            gathering: ValueGathering::Nowhere,
         };
         let runs = inputs.iter().map(|(_, run)| run.run.summary());
         let leaf_bytes = runs.map(|summary| summary.bytes / summary.leaves.max(1)).max();
@@ -172,6 +174,7 @@ impl LayerRunMerge {
             tier,
             filters: FilterSource::Merged,
             are_layers: true,
+            gathering: ValueGathering::Nowhere,
         };
         let open =
             |sources, deletes: &_| StitchInput::open_all(&how.store, sources, deletes, &rules, |_| true);

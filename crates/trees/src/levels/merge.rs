@@ -11,6 +11,7 @@ use super::state::{
 use super::sweep::left_of;
 use crate::maplet::{self, MapletMerger};
 use crate::merge::memory::merge_bytes;
+use crate::merge::gather::ValueGathering;
 use crate::merge::runs::{RunMergePlan, RunMerger, RunSource};
 use crate::merge::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules};
 use crate::run::{BuiltRun, ExtentUse};
@@ -313,6 +314,7 @@ impl MergeStep {
             sparse: self.sparse(left),
             moves_values: stitching.moves_values,
             layer_deletes: None,
+            gathering: ValueGathering::Nowhere,
         };
         let options = shared.options.run(Purpose::Compact, self.class(), tier);
         let store = &shared.home.store;
@@ -326,6 +328,7 @@ impl MergeStep {
             tier,
             filters: shared.options.filters,
             are_layers: false,
+            gathering: ValueGathering::Nowhere,
         };
         let open = |sources, deletes: &_| StitchInput::open_all(store, sources, deletes, &rules, |_| true);
         RunMerger::over(store, sources.collect(), plan, &options, open)

@@ -7,8 +7,10 @@
 //!
 //! - [`runs`] folds the messages of each key and applies range deletes.
 //! - [`stitch`] adopts leaves of an input without reading them.
+//! - [`gather`] writes separate values again where they are scattered.
 //! - [`memory`] estimates the memory of a merge from the number and size of its inputs.
 
+pub(crate) mod gather;
 pub(crate) mod memory;
 pub(crate) mod runs;
 pub(crate) mod stitch;

@@ -1,6 +1,7 @@
 //! Merges several runs, or key ranges of runs, into one new run. The merge folds each key's
 //! messages and applies range deletes.
 
+use super::gather::{MergeOutput, ValueGathering};
 use crate::run::{self, BuiltRun, CursorAccess, IndexedRun, RunBuilder, RunOptions, RunRecordCursor};
 use alluvium_base::{Message, MessageKind, Purpose, SequenceNumber};
 use alluvium_dictionary::contract::StepProgress;
@@ -47,6 +48,8 @@ pub(crate) struct RunMergePlan<'a> {
     /// no range deletes, all its records have the sequence number 0, and each key has one record.
     /// See [`RunMerger::take_surplus`].
     pub(crate) layer_deletes: Option<Arc<RangeTombstoneIndex>>,
+    /// Whether the merge brings scattered values of keyspaces together whose rules ask for it.
+    pub(crate) gathering: ValueGathering,
 }
 
 /// An input of a merge, positioned at a record or before an unread leaf.
@@ -80,9 +83,9 @@ pub(crate) trait RunMergeInput: merge::SortedSource<Error = Error> {
         Ok(())
     }
 
-    /// Makes `builder` adopt unread leaves that end at or before `bound`, and moves the input past
+    /// Makes `output` adopt unread leaves that end at or before `bound`, and moves the input past
     /// them. Returns the number of adopted leaves.
-    fn stitch(&mut self, _bound: Option<&[u8]>, _builder: &mut RunBuilder) -> Result<usize> {
+    fn stitch(&mut self, _bound: Option<&[u8]>, _output: &mut MergeOutput) -> Result<usize> {
         Ok(0)
     }
 
@@ -110,6 +113,8 @@ pub(crate) struct InputCounts {
     pub(crate) records: u64,
     /// The leaves that were not read.
     pub(crate) unread: UnreadLeaves,
+    /// Bytes of separate values that were written again, because they were scattered.
+    pub(crate) gathered_bytes: u64,
 }
 
 /// Numbers of leaves that a merge has consumed without reading them.
@@ -133,7 +138,7 @@ pub(crate) struct RunMerger<S: RunMergeInput = RunRecordCursor> {
     sparse: Vec<Extent>,
     moves_values: bool,
     copied: Vec<u8>,
-    builder: RunBuilder,
+    output: MergeOutput,
     purpose: Purpose,
     key: Vec<u8>,
     messages: KeyMessages,
@@ -346,8 +351,8 @@ impl<S: RunMergeInput> RunMerger<S> {
         }
         let inputs = open(sources, &deletes)?;
         let taken = InputCounts {
-            records: 0,
             unread: count_unread(&inputs),
+            ..InputCounts::default()
         };
         Ok(RunMerger {
             store: Arc::clone(store),
@@ -359,7 +364,7 @@ impl<S: RunMergeInput> RunMerger<S> {
             sparse: plan.sparse,
             moves_values: plan.moves_values,
             copied: Vec::new(),
-            builder,
+            output: MergeOutput::new(store, builder, options.purpose, plan.gathering),
             purpose: options.purpose,
             key: Vec::new(),
             messages: KeyMessages::default(),
@@ -425,7 +430,7 @@ impl<S: RunMergeInput> RunMerger<S> {
 
     /// Returns the number of keys in the new run that do not belong to adopted leaves.
     pub(crate) fn copied_keys(&self) -> usize {
-        self.builder.copied_keys()
+        self.output.copied_keys()
     }
 
     /// Returns the amount of work done so far: the number of consumed records plus the number of
@@ -439,8 +444,8 @@ impl<S: RunMergeInput> RunMerger<S> {
     /// Adopts as many leaves as possible or, if none can be adopted, reads the leaf.
     #[cold]
     fn pass_unread(&mut self, winner: usize) -> Result<()> {
-        let builder = &mut self.builder;
-        let leaves = self.merged.gallop(|input, bound| input.stitch(bound, builder))?;
+        let output = &mut self.output;
+        let leaves = self.merged.gallop(|input, bound| input.stitch(bound, output))?;
         if leaves == 0 {
             return self.enter(winner);
         }
@@ -465,7 +470,7 @@ impl<S: RunMergeInput> RunMerger<S> {
         let (deletes, newest) = (&self.deletes, &self.key);
         let deleted = |reader| deletes.covering(newest, reader).filter(|_| !deletes.is_empty());
         if let Some(rules) = self.keyspace.enter(&self.key) {
-            self.builder.begin_keyspace(rules.codec, rules.value_threshold)?;
+            self.output.begin_keyspace(rules)?;
         }
         let rules = self.keyspace.rules();
         let mut folder = MessageFolder::new(&self.rule, rules.operator.as_deref());
@@ -475,7 +480,7 @@ impl<S: RunMergeInput> RunMerger<S> {
             self.messages
                 .load_newest(&self.store, self.purpose, self.rule.horizon)?;
         }
-        let (key, builder, store, purpose) = (&self.key, &mut self.builder, &self.store, self.purpose);
+        let (key, output, store, purpose) = (&self.key, &mut self.output, &self.store, self.purpose);
         let (sparse, moves, copied) = (&self.sparse, self.moves_values, &mut self.copied);
         if self.are_layers {
             return fold_layers(
@@ -492,7 +497,7 @@ impl<S: RunMergeInput> RunMerger<S> {
                         (RecordValue::Separate(_), true) => {
                             unreachable!("operands are read before they are folded")
                         }
-                        (_, false) => builder.push(key, record)?,
+                        (_, false) => output.push(key, record)?,
                     }
                     Ok(())
                 },
@@ -505,9 +510,9 @@ impl<S: RunMergeInput> RunMerger<S> {
                         let guard = store.epochs().pin();
                         value_log::read_value(store.cache(), &guard, &pointer, purpose, copied)?;
                         let value = RecordValue::Inline(copied);
-                        builder.push(key, StoredRecord { value, ..record })
+                        output.push(key, StoredRecord { value, ..record })
                     }
-                    _ => builder.push(key, record),
+                    _ => output.push(key, record),
                 }
             })
     }
@@ -516,14 +521,16 @@ impl<S: RunMergeInput> RunMerger<S> {
     /// if no records or range deletes remain.
     pub(crate) fn finish(self) -> Result<(Option<BuiltRun>, InputCounts)> {
         let RunMerger {
-            builder,
-            taken,
+            output,
+            mut taken,
             merged,
             ..
         } = self;
         // Free the read-ahead buffers before the run is completed.
         drop(merged);
-        Ok((builder.finish()?, taken))
+        let (built, gathered_bytes) = output.finish()?;
+        taken.gathered_bytes = gathered_bytes;
+        Ok((built, taken))
     }
 }
 

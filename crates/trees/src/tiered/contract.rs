@@ -181,6 +181,10 @@ impl contract::DictionaryScan for TreeIter {
         TreeIter::leave_out_long_values(self);
     }
 
+    fn expect_bytes(&mut self, bytes: usize) {
+        TreeIter::expect_bytes(self, bytes);
+    }
+
     #[inline]
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         TreeIter::next(self)

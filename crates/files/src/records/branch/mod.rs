@@ -220,14 +220,14 @@ impl<'r> BranchRecords<'r> {
                 let records = snapshot.range::<&[u8]>(branches, range);
                 match values {
                     WalkedValues::Short => RecordStream::stored(records.without_long_values()),
-                    WalkedValues::All => RecordStream::stored(records),
+                    WalkedValues::All | WalkedValues::About(_) => RecordStream::stored(records),
                 }
             }
             OwnRecords::Transaction(transaction) => {
                 let records = transaction.range::<&[u8]>(branches, range);
                 match values {
                     WalkedValues::Short => RecordStream::stored(records.without_long_values()),
-                    WalkedValues::All => RecordStream::stored(records),
+                    WalkedValues::All | WalkedValues::About(_) => RecordStream::stored(records),
                 }
             }
         };

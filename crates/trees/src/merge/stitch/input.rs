@@ -3,10 +3,10 @@
 use super::leaf_coverage::{InputDeletes, LeafCoverage};
 use super::policy::{FilterSource, StitchPolicy, StitchView};
 use super::read_prediction::{KeyInterval, KnownIntervals, leaves_to_read};
+use crate::merge::gather::{MergeOutput, ValueGathering};
 use crate::merge::runs::{RunMergeInput, RunSource, UnreadLeaves, lies_in, unit_lies_in};
 use crate::run::{
-    self, CursorAccess, ExtentUse, IndexedRun, LeafDescriptor, LeafDescriptorIter, RunBuilder,
-    RunRecordCursor,
+    self, CursorAccess, ExtentUse, IndexedRun, LeafDescriptor, LeafDescriptorIter, RunRecordCursor,
 };
 use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::merge::{self, MergeDirection, OlderData};
@@ -101,6 +101,9 @@ pub(crate) struct StitchRules {
     pub(crate) filters: FilterSource,
     /// Whether the inputs are layers of an ingest.
     pub(crate) are_layers: bool,
+    /// Whether leaves with scattered values are copied, so that the values are brought together, in
+    /// keyspaces whose rules ask for it.
+    pub(crate) gathering: ValueGathering,
 }
 
 /// Maximum number of leaves adopted, or dropped, in one step. The index entries of all adopted
@@ -240,7 +243,8 @@ impl StitchInput {
             && !leaf.value_units().any(|unit| unit_lies_in(&self.sparse, unit));
         // If the merge copies values with their records, a leaf with scattered values is copied
         // instead of adopted, which stores its values next to each other.
-        let is_whole = !self.rules.stitching.moves_values || leaf.values_lie_together();
+        let is_whole = leaf.values_lie_together()
+            || !self.rules.stitching.moves_values && !self.gathers_values(leaf);
         let follows = place == 0 || leaf.follows(&self.ahead[place - 1]);
         let is_kept = self.rules.older == OlderData::Elsewhere || !leaf.has_deletes();
         is_alone
@@ -252,6 +256,12 @@ impl StitchInput {
             && is_kept
             && self.run.is_full(leaf)
             && !self.is_filtered(leaf, end)
+    }
+
+    /// Returns whether the merge brings scattered values of a leaf's keyspace together.
+    fn gathers_values(&self, leaf: &LeafDescriptor) -> bool {
+        self.rules.gathering == ValueGathering::WhereAsked
+            && self.rules.schema.rules(leaf.low()).gathers_values
     }
 
     /// Returns whether a compaction filter may have to examine the records of a leaf.
@@ -268,8 +278,8 @@ impl StitchInput {
     }
 
     /// Reads the keys of the first `count` leaves in `ahead`, which have just been adopted, and
-    /// adds their hashes to `builder`.
-    fn rehash(&self, count: usize, builder: &mut RunBuilder) -> Result<()> {
+    /// adds their hashes to `output`.
+    fn rehash(&self, count: usize, output: &mut MergeOutput) -> Result<()> {
         assert!(count <= self.ahead.len(), "what is taken over was looked at");
         let (first, last) = (&self.ahead[0], &self.ahead[count - 1]);
         let range = KeyRange::new(first.low(), last.end());
@@ -281,7 +291,7 @@ impl StitchInput {
         );
         cursor.start()?;
         while let Some(key) = cursor.key() {
-            builder.hash_adopted(key);
+            output.hash_adopted(key);
             cursor.advance()?;
         }
         Ok(())
@@ -435,7 +445,7 @@ impl RunMergeInput for StitchInput {
         Ok(())
     }
 
-    fn stitch(&mut self, bound: Option<&[u8]>, builder: &mut RunBuilder) -> Result<usize> {
+    fn stitch(&mut self, bound: Option<&[u8]>, output: &mut MergeOutput) -> Result<usize> {
         if self.ahead[0].is_deleted() {
             return Ok(0);
         }
@@ -448,7 +458,7 @@ impl RunMergeInput for StitchInput {
         let last = &self.ahead[count.saturating_sub(1)];
         let view = StitchView {
             leaves: (before + count) as u64,
-            before: builder.last_key(),
+            before: output.last_key(),
             first: self.ahead[0].low(),
             end: last.last().or(last.end()),
             next: bound,
@@ -463,12 +473,12 @@ impl RunMergeInput for StitchInput {
         assert!(self.patience <= MOST_TOGETHER, "patience has an end");
         self.patience = 1;
         for leaf in self.ahead.iter().take(count) {
-            builder.adopt(leaf, &self.run)?;
+            output.adopt(leaf, &self.run)?;
             self.adopted_records += leaf.records();
         }
         self.adopted += count as u64;
         if self.rules.filters == FilterSource::Rehashed {
-            self.rehash(count, builder)?;
+            self.rehash(count, output)?;
         }
         self.pass(count)?;
         Ok(count)

@@ -3,6 +3,7 @@
 
 use super::merging::{AdoptedRun, AdoptionConditions, CompactionMerge};
 use crate::maplet::{self, MapletMerger};
+use crate::merge::gather::ValueGathering;
 use crate::merge::memory::merge_bytes;
 use crate::merge::runs::{InputCounts, RunMergePlan, RunSource, UnreadLeaves};
 use crate::run::{BuiltRun, IndexedRun, RangeWeight};
@@ -165,6 +166,11 @@ impl CompactionJob {
             sparse,
             moves_values: false,
             layer_deletes: None,
+            // What is gathered takes space before it frees any.
+            gathering: match trunk.is_scarce() {
+                true => ValueGathering::Nowhere,
+                false => ValueGathering::WhereAsked,
+            },
         };
         let choice = AdoptionConditions {
             adoption,
@@ -265,6 +271,9 @@ impl CompactionJob {
                 .adopted_bytes
                 .fetch_add(built.adopted_bytes, Ordering::Relaxed);
         }
+        tallies
+            .gathered_bytes
+            .fetch_add(taken.gathered_bytes, Ordering::Relaxed);
         let UnreadLeaves { adopted, dropped } = taken.unread;
         tallies.adopted_leaves.fetch_add(adopted, Ordering::Relaxed);
         tallies.dropped_leaves.fetch_add(dropped, Ordering::Relaxed);

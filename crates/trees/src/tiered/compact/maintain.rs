@@ -17,6 +17,9 @@ pub struct MaintenanceLimits {
     /// Whether all data fits into the cache. If it does, rewritten data need not be read again,
     /// because the cache keeps newly written nodes.
     pub fits_cache: bool,
+    /// Whether there have been no writes for a while. Only then are leaves rewritten merely to bring
+    /// values together, because further writes would scatter them again.
+    pub is_idle: bool,
 }
 
 impl Compactor {
@@ -82,6 +85,8 @@ impl Compactor {
                     .own
                     .iter()
                     .any(|owned| owned.part.inherits(&copied)),
+                gathers: maintenance.is_idle
+                    && self.trunk.options.schema.gathers_values_in(&leaf.range),
                 fits_cache: maintenance.fits_cache,
                 device: *self.trunk.store.device(),
                 ..compaction_candidate(leaf, above, &uses, horizon)
@@ -109,6 +114,8 @@ struct AncestorData {
     range_deletes: u64,
     /// Sequence number of the newest message in this data.
     newest: SequenceNumber,
+    /// Number of bytes of the largest run, of which the leaf may have a part.
+    largest_run: u64,
 }
 
 fn walk(node: &TrunkNode, above: &AncestorData, visit: &mut dyn FnMut(&TrunkNode, &AncestorData)) {
@@ -128,6 +135,7 @@ fn walk(node: &TrunkNode, above: &AncestorData, visit: &mut dyn FnMut(&TrunkNode
             tombstones: above.tombstones + weight.tombstones.div_ceil(share),
             range_deletes: above.range_deletes + range_deletes(node, index),
             newest: above.newest.max(newest(node, index)),
+            largest_run: above.largest_run.max(largest_run(node, index) / share),
         };
         walk(child, &further, visit);
     }
@@ -148,6 +156,13 @@ fn range_deletes(node: &TrunkNode, index: usize) -> u64 {
 fn newest(node: &TrunkNode, index: usize) -> SequenceNumber {
     let runs = node.stack(index).flat_map(|layer| layer.part.group.runs());
     runs.map(|(_, run)| run.newest()).max().unwrap_or(0)
+}
+
+/// Returns an estimate of the bytes of the largest run in a pivot's stack.
+fn largest_run(node: &TrunkNode, index: usize) -> u64 {
+    let runs = |part: &TrunkPart| part.group.runs().count().max(1) as u64;
+    let layers = node.stack(index).map(|layer| layer.weight.bytes / runs(layer.part));
+    layers.max().unwrap_or(0)
 }
 
 fn compaction_candidate(
@@ -173,6 +188,8 @@ fn compaction_candidate(
         skipped_tombstones: uses.waded_in(&leaf.range),
         is_scarce: false,
         copies: false,
+        gathers: false,
+        largest_run: above.largest_run.max(largest_run(leaf, 0)),
         fits_cache: false,
         device: DeviceProfile::default(),
     }

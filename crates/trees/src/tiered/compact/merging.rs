@@ -92,6 +92,7 @@ impl CompactionMerge {
             asks_filters: plan.asks_filters,
             filters: FilterSource::Merged,
             are_layers: false,
+            gathering: plan.gathering,
             older: plan.rule.older,
             horizon: plan.rule.horizon,
             sparse: plan.sparse.clone(),

@@ -44,6 +44,13 @@ const NO_END: usize = 8 * LONG_SCAN;
 /// position.
 /// Tuning: `4096` since 2026-11-22.
 const RELEASE_AFTER: u32 = 4096;
+/// Maximum number of bytes that a scan resolves before the caller asks for them, if the caller has
+/// announced that it will read them.
+/// Tuning: `2 << 20` since 2026-11-30; values of eight runs are then read 256 KiB at a time.
+const MOST_EXPECTED_BYTES: usize = 2 << 20;
+/// Approximate size in bytes of a record whose caller announces bytes. It determines how many leaves
+/// are read ahead. Not a tuning parameter.
+const EXPECTED_RECORD: usize = 4 << 10;
 const _: () = assert!(
     RANGE_SKIP_AFTER < COMPACT_AFTER_SKIPS && COMPACT_AFTER_SKIPS < RELEASE_AFTER,
     "a scan skips before it asks"
@@ -75,6 +82,8 @@ pub struct TreeIter {
     taken: usize,
     /// Whether the caller has announced how many records it will read.
     is_told: bool,
+    /// Number of bytes that the caller has announced and not been given yet.
+    expected_bytes: usize,
     known: KeyState,
     /// The keyspace of the last key that was resolved.
     keyspace: KeyspaceCursor,
@@ -151,6 +160,7 @@ impl TreeIter {
             ahead: 1,
             taken: 0,
             is_told: false,
+            expected_bytes: 0,
             known: KeyState::default(),
             dead: 0,
             waded: 0,
@@ -177,6 +187,13 @@ impl TreeIter {
     pub fn expect(&mut self, records: usize) {
         self.wanted.expected = records;
         self.is_told = true;
+    }
+
+    /// Announces that the caller will read about `bytes` bytes of keys and values. As much as
+    /// possible of them is then read at once.
+    pub(in crate::tiered) fn expect_bytes(&mut self, bytes: usize) {
+        self.expected_bytes = bytes;
+        self.expect(bytes.div_ceil(EXPECTED_RECORD));
     }
 
     /// When a scan ends, adds its length to the statistics that predict the length of later scans.
@@ -238,6 +255,7 @@ impl TreeIter {
         }
         self.ahead = (2 * self.ahead).min(MAX_AHEAD);
         self.wanted.expected = self.wanted.expected.saturating_sub(self.batch.len());
+        self.expected_bytes = self.expected_bytes.saturating_sub(self.batch.bytes());
         self.end_batch();
         Ok(())
     }
@@ -255,6 +273,9 @@ impl TreeIter {
         }
         match held.most_ahead() {
             Some(most) => self.batch.limit_memory(self.ahead.min(most)),
+            None if self.expected_bytes > 0 => {
+                self.batch.want_bytes(self.expected_bytes.min(MOST_EXPECTED_BYTES));
+            }
             None => self.batch.want(self.ahead),
         }
     }

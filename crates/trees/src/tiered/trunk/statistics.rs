@@ -99,6 +99,9 @@ pub struct TreeStats {
     /// Number of leaves that compactions have dropped without reading them, because range deletes
     /// cover all their records.
     pub dropped_leaves: u64,
+    /// Number of bytes of separate values that compactions have written again because they were
+    /// scattered. Also counted in `compacted_bytes`.
+    pub gathered_bytes: u64,
 }
 
 /// Counters that steps update without holding the trunk's lock.
@@ -113,6 +116,7 @@ pub(crate) struct StepCounters {
     pub(crate) adopted_leaves: AtomicU64,
     pub(crate) adopted_bytes: AtomicU64,
     pub(crate) dropped_leaves: AtomicU64,
+    pub(crate) gathered_bytes: AtomicU64,
     /// Number of compactions still to come that copy everything. It is set when a compaction has
     /// searched for adoptable leaves and found none.
     pub(crate) copying: AtomicU64,

@@ -167,6 +167,7 @@ impl Trunk {
             incorporated_bytes: read(&tallies.incorporated_bytes),
             adopted: (read(&tallies.adopted_leaves), read(&tallies.adopted_bytes)),
             dropped_leaves: read(&tallies.dropped_leaves),
+            gathered_bytes: read(&tallies.gathered_bytes),
         }
     }
 
