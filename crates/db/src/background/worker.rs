@@ -396,7 +396,8 @@ impl WorkerShared {
         if keeping.written.0 != self.engine.visible() {
             keeping.written = (self.engine.visible(), now);
         }
-        self.engine.note_idle(now.duration_since(keeping.written.1) >= IDLE);
+        self.engine
+            .note_idle(now.duration_since(keeping.written.1) >= IDLE);
         if self.engine.is_busy() {
             keeping.busy_until = now + ROUND;
         } else if now >= keeping.busy_until && self.engine.maintain(per_round).unwrap_or(false) {

@@ -2,9 +2,9 @@
 //! tree.
 
 use crate::error::{Error, Result};
-use crate::options::{KeyspaceOptions, ValueOrder};
 use crate::options::kind::{DictionaryPlace, StructureKind};
 use crate::options::operators::RegisteredOperator;
+use crate::options::{KeyspaceOptions, ValueOrder};
 use crate::schema::format::{self, CatalogRecord, KeyspaceId, TreeKey};
 use alluvium_base::SequenceNumber;
 use alluvium_dictionary::merge::CompactionFilter;

@@ -7,8 +7,8 @@
 use super::layer_run::ProvisionalExtent;
 use super::{LayerOptions, LayerRun, LayerRunWriter};
 use crate::maplet::{MapletMergeProgress, MapletMerger, MapletSource};
-use crate::merge::memory::merge_bytes;
 use crate::merge::gather::ValueGathering;
+use crate::merge::memory::merge_bytes;
 use crate::merge::runs::{RunMergePlan, RunMerger, RunSource};
 use crate::merge::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules, threshold};
 use crate::run::{BuiltRun, RunOptions};

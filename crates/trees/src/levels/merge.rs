@@ -10,8 +10,8 @@ use super::state::{
 };
 use super::sweep::left_of;
 use crate::maplet::{self, MapletMerger};
-use crate::merge::memory::merge_bytes;
 use crate::merge::gather::ValueGathering;
+use crate::merge::memory::merge_bytes;
 use crate::merge::runs::{RunMergePlan, RunMerger, RunSource};
 use crate::merge::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules};
 use crate::run::{BuiltRun, ExtentUse};

@@ -51,6 +51,7 @@ fn delete_all(tree: &TieredTree) {
     }
     tree.horizon().raise(tree.cut());
     let mut maintenance = MaintenanceLimits {
+        is_idle: false,
         budget_bytes: u64::MAX,
         fits_cache: false,
     };
@@ -200,6 +201,7 @@ fn what_is_looked_up_again_and_again_becomes_one_run() {
     }
     settle(&tree);
     let mut maintenance = MaintenanceLimits {
+        is_idle: false,
         budget_bytes: u64::MAX,
         fits_cache: false,
     };

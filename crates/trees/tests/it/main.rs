@@ -6,6 +6,7 @@ mod checkpoints;
 mod crashes;
 mod crowded;
 mod estimates;
+mod gathered;
 mod history;
 mod ingest_layers;
 mod keyspaces;

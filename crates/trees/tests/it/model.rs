@@ -121,6 +121,13 @@ fn workloads() -> Vec<(&'static str, Workload)> {
         named("values apart, compressed", &|to| {
             (to.codec, to.value_threshold, to.long_values) = (NodeCodec::Zstd, Some(0), 3);
         }),
+        named("values gathered", &|to| {
+            (to.value_threshold, to.long_values, to.keys) = (Some(0), 2, 5000);
+        }),
+        named("values gathered beside range deletes", &|to| {
+            (to.value_threshold, to.sequential, to.keys) = (Some(0), 90, 6000);
+            (to.range_deletes_in_10000, to.snapshots) = (100, 20);
+        }),
         named("large pages, compressed", &|to| {
             (to.page, to.codec, to.long_values) = (16 << 10, NodeCodec::Zstd, 3);
         }),
@@ -149,7 +156,7 @@ fn the_tree_reads_what_the_reference_reads() {
         .collect();
     // Each idle thread takes the next seed. A run depends only on its seed.
     let next = AtomicUsize::new(0);
-    let done = Mutex::new((BTreeMap::<JobTransition, u64>::new(), 0, 0));
+    let done = Mutex::new((BTreeMap::<JobTransition, u64>::new(), 0, 0, 0));
     std::thread::scope(|scope| {
         for _ in 0..number("ALLUVIUM_TREE_WORKERS", 1) {
             scope.spawn(|| {
@@ -159,11 +166,16 @@ fn the_tree_reads_what_the_reference_reads() {
                     let stats = world.tree.stats();
                     println!(
                         "{name}, seed {seed}: height {height}, {:?}, {} leaves taken over, {} dropped, \
-                        trace {:016x}",
-                        stats.shape, stats.adopted.0, stats.dropped_leaves, world.trace
+                        {} bytes of values gathered, trace {:016x}",
+                        stats.shape,
+                        stats.adopted.0,
+                        stats.dropped_leaves,
+                        world.gathered_bytes(),
+                        world.trace
                     );
                     let mut done = done.lock().unwrap();
-                    let (edges, highest, ingests) = &mut *done;
+                    let (edges, highest, ingests, gathered) = &mut *done;
+                    *gathered += world.gathered_bytes();
                     *highest = height.max(*highest);
                     *ingests += world.ingests;
                     for (edge, count) in world.edges() {
@@ -173,12 +185,16 @@ fn the_tree_reads_what_the_reference_reads() {
             });
         }
     });
-    let (edges, highest, ingests) = done.into_inner().unwrap();
+    let (edges, highest, ingests, gathered) = done.into_inner().unwrap();
     for (edge, count) in &edges {
         println!("{edge}: {count}");
     }
     println!("highest trunk: {highest}, {ingests} ingests");
     assert!(operations < 10_000 || ingests >= 5, "{ingests} ingests");
+    assert!(
+        operations < 10_000 || gathered > 10_000,
+        "{gathered} bytes of values gathered"
+    );
     if operations >= LARGE {
         assert!(highest >= 3, "a trunk of three levels");
         for edge in JobTransition::ALL {
@@ -222,6 +238,42 @@ fn the_tree_reads_what_the_reference_reads_beside_range_deletes() {
     assert!(
         adopted > 0 && dropped > 0,
         "{adopted} leaves taken over, {dropped} dropped"
+    );
+}
+
+/// Compactions write values again between adopted leaves, range deletes, merges and snapshots.
+#[test]
+fn the_tree_reads_what_the_reference_reads_where_values_are_gathered() {
+    let operations = number("ALLUVIUM_TREE_OPERATIONS", 30_000);
+    let first = number("ALLUVIUM_TREE_SEED", 1);
+    let (mut gathered, mut adopted) = (0, 0);
+    for seed in first..first + 3 {
+        let workload = Workload {
+            value_threshold: Some(0),
+            sequential: [0, 50, 90][(seed % 3) as usize],
+            deletes: 3,
+            merges: 3,
+            range_deletes_in_10000: 10,
+            long_values: 1,
+            keys: 4000,
+            snapshots: 10,
+            shape: TrunkShape {
+                fanout: 4,
+                memtable: 32 << 10,
+            },
+            ..Workload::default()
+        };
+        let world = run(workload, seed, operations / 3);
+        let leaves = world.tree.stats().adopted.0;
+        println!(
+            "seed {seed}: {} bytes of values gathered, {leaves} leaves taken over",
+            world.gathered_bytes()
+        );
+        (gathered, adopted) = (gathered + world.gathered_bytes(), adopted + leaves);
+    }
+    assert!(
+        operations < 30_000 || gathered > 100_000,
+        "{gathered} bytes gathered, {adopted} leaves taken over"
     );
 }
 

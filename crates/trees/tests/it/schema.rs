@@ -1,6 +1,7 @@
 //! Keyspaces for tests, which are identified by the first bytes of a key and have different rules.
 
 use alluvium_dictionary::merge::AppendOperator;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema, OneKeyspace};
 use alluvium_storage::NodeCodec;
 use std::sync::Arc;
@@ -25,8 +26,13 @@ impl KeyspaceSchema for Prefixed {
         };
         Arc::new(KeyspaceRules {
             value_threshold,
+            gathers_values: key[self.0 - 1].is_multiple_of(2),
             ..appending(codec)
         })
+    }
+
+    fn gathers_values_in(&self, _range: &KeyRange) -> bool {
+        true
     }
 }
 
@@ -46,7 +52,7 @@ pub(crate) fn schema(prefix: usize, codec: NodeCodec) -> Arc<dyn KeyspaceSchema>
 }
 
 /// Like [`schema`], but if all keys are in one keyspace, values longer than the threshold are
-/// stored separately.
+/// stored separately and gathered.
 pub(crate) fn schema_with(
     prefix: usize,
     codec: NodeCodec,
@@ -55,6 +61,7 @@ pub(crate) fn schema_with(
     if prefix == 0 {
         Arc::new(OneKeyspace::new(KeyspaceRules {
             value_threshold,
+            gathers_values: value_threshold.is_some(),
             ..appending(codec)
         }))
     } else {

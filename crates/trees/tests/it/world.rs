@@ -144,6 +144,8 @@ pub(crate) struct World {
     pub(crate) maintenance: MaintenanceLimits,
     /// Compaction outcomes before the last reopening.
     edges: BTreeMap<JobTransition, u64>,
+    /// Bytes of values that compactions had gathered before the last reopening.
+    gathered_bytes: u64,
 }
 
 impl World {
@@ -173,8 +175,12 @@ impl World {
             next_in_order: 0,
             now_ms: 1000,
             trace: 0,
-            maintenance: MaintenanceLimits::default(),
+            maintenance: MaintenanceLimits {
+                is_idle: seed.is_multiple_of(2),
+                ..MaintenanceLimits::default()
+            },
             edges: BTreeMap::new(),
+            gathered_bytes: 0,
         };
         world.restack();
         world
@@ -462,6 +468,10 @@ impl World {
     }
 
     /// Returns the compaction outcomes since the start.
+    pub(crate) fn gathered_bytes(&self) -> u64 {
+        self.gathered_bytes + self.tree.stats().gathered_bytes
+    }
+
     pub(crate) fn edges(&self) -> BTreeMap<JobTransition, u64> {
         let mut edges = self.edges.clone();
         for (edge, count) in self.tree.stats().edges {
@@ -548,6 +558,7 @@ impl World {
         self.ingest = None;
         self.sealed = None;
         self.edges = self.edges();
+        self.gathered_bytes = self.gathered_bytes();
         self.memtable = Arc::new(Memtable::new(256 << 10));
         let options = self.tree.options().clone();
         let directory = Arc::clone(&self.directory);

@@ -6,6 +6,7 @@ use super::plan::{KeyspacePlan, StorePlan};
 use super::run::{RunOutcome, run_one};
 use super::show;
 use super::shrink::Failing;
+use alluvium::ValueOrder;
 use alluvium_sim::Coverage;
 use std::fmt::Write as _;
 
@@ -16,7 +17,11 @@ fn keyspace(plan: &KeyspacePlan) -> String {
     let threshold = plan
         .threshold
         .map_or(String::new(), |bytes| format!(", apart {bytes}"));
-    format!("{} {:?}{threshold}", plan.structure, plan.compression)
+    let gathered = match plan.value_order() {
+        ValueOrder::Gathered => ", gathered",
+        ValueOrder::Written => "",
+    };
+    format!("{} {:?}{threshold}{gathered}", plan.structure, plan.compression)
 }
 
 /// Returns the options of a plan with their names.

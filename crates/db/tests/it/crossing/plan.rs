@@ -5,7 +5,7 @@
 
 use super::knobs::NeutralOptions;
 use alluvium::simulation::{SimulationOperations as _, StoreScale};
-use alluvium::{Compression, Db, Keyspace, KeyspaceOptions};
+use alluvium::{Compression, Db, Keyspace, KeyspaceOptions, ValueOrder};
 
 /// The merge operator of a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,10 +103,20 @@ impl KeyspacePlan {
             Some(bytes) => options.value_threshold(bytes),
             None => options,
         };
+        let options = options.value_order(self.value_order());
         match self.operator {
             Operator::None => options,
             Operator::Append => options.merge_operator("append"),
             Operator::Add => options.merge_operator("add"),
+        }
+    }
+
+    /// Returns where compactions leave separate values. It follows from the threshold, so that the
+    /// histories of older seeds stay the same.
+    pub(super) fn value_order(&self) -> ValueOrder {
+        match (self.structure, self.threshold) {
+            ("tiered", Some(..=100)) => ValueOrder::Gathered,
+            _ => ValueOrder::Written,
         }
     }
 

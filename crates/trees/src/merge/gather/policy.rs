@@ -19,13 +19,16 @@ const TRANSFERS: u64 = 8;
 
 /// Values are written again if seeks between them cost a reader at least one part in this many of
 /// the time that the transfer of the values takes.
-/// Tuning: `4` since 2026-11-30: two stretches of a window of the default device stay, three do not.
-const SHARE: u64 = 4;
+/// Tuning: `2` since 2026-11-30: four stretches of a window of the default device stay, which are
+/// as many reads as those of a window in one stretch, because a read has at most 256 KiB.
+const SHARE: u64 = 2;
 
 /// Returns the number of bytes of values that a merge judges together. `half_bandwidth` is the
 /// number of bytes that the device transfers in the latency of one I/O.
 pub(super) fn window_bytes(half_bandwidth: u64) -> u64 {
-    half_bandwidth.saturating_mul(TRANSFERS).clamp(WINDOWS.0, WINDOWS.1)
+    half_bandwidth
+        .saturating_mul(TRANSFERS)
+        .clamp(WINDOWS.0, WINDOWS.1)
 }
 
 /// Where the values of a window lie.
@@ -93,12 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn values_are_written_again_where_seeks_cost_a_quarter_of_their_transfer() {
+    fn values_are_written_again_where_seeks_cost_half_of_their_transfer() {
         let pays = |bytes, stretches| ValueScatter { bytes, stretches }.pays(SSD);
         assert!(!pays(MIB, 0) && !pays(MIB, 1) && !pays(0, 1));
-        assert!(!pays(MIB, 2) && pays(MIB, 3), "of a window of the default device");
+        assert!(!pays(MIB, 4) && pays(MIB, 5), "of a window of the default device");
         assert!(pays(8 * KIB, 2), "a seek for two values");
-        assert!(!pays(100 * MIB, 200) && pays(100 * MIB, 201));
+        assert!(!pays(100 * MIB, 400) && pays(100 * MIB, 401));
     }
 
     #[test]

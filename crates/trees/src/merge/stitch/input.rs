@@ -243,8 +243,8 @@ impl StitchInput {
             && !leaf.value_units().any(|unit| unit_lies_in(&self.sparse, unit));
         // If the merge copies values with their records, a leaf with scattered values is copied
         // instead of adopted, which stores its values next to each other.
-        let is_whole = leaf.values_lie_together()
-            || !self.rules.stitching.moves_values && !self.gathers_values(leaf);
+        let is_whole =
+            leaf.values_lie_together() || !self.rules.stitching.moves_values && !self.gathers_values(leaf);
         let follows = place == 0 || leaf.follows(&self.ahead[place - 1]);
         let is_kept = self.rules.older == OlderData::Elsewhere || !leaf.has_deletes();
         is_alone

@@ -85,8 +85,7 @@ impl Compactor {
                     .own
                     .iter()
                     .any(|owned| owned.part.inherits(&copied)),
-                gathers: maintenance.is_idle
-                    && self.trunk.options.schema.gathers_values_in(&leaf.range),
+                gathers: maintenance.is_idle && self.trunk.options.schema.gathers_values_in(&leaf.range),
                 fits_cache: maintenance.fits_cache,
                 device: *self.trunk.store.device(),
                 ..compaction_candidate(leaf, above, &uses, horizon)
@@ -161,7 +160,9 @@ fn newest(node: &TrunkNode, index: usize) -> SequenceNumber {
 /// Returns an estimate of the bytes of the largest run in a pivot's stack.
 fn largest_run(node: &TrunkNode, index: usize) -> u64 {
     let runs = |part: &TrunkPart| part.group.runs().count().max(1) as u64;
-    let layers = node.stack(index).map(|layer| layer.weight.bytes / runs(layer.part));
+    let layers = node
+        .stack(index)
+        .map(|layer| layer.weight.bytes / runs(layer.part));
     layers.max().unwrap_or(0)
 }
 

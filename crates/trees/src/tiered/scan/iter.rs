@@ -274,7 +274,8 @@ impl TreeIter {
         match held.most_ahead() {
             Some(most) => self.batch.limit_memory(self.ahead.min(most)),
             None if self.expected_bytes > 0 => {
-                self.batch.want_bytes(self.expected_bytes.min(MOST_EXPECTED_BYTES));
+                self.batch
+                    .want_bytes(self.expected_bytes.min(MOST_EXPECTED_BYTES));
             }
             None => self.batch.want(self.ahead),
         }

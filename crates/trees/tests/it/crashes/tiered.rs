@@ -120,6 +120,7 @@ impl StructureSubject for Tiered {
         let mut maintenance = MaintenanceLimits {
             budget_bytes: 1 << 20,
             fits_cache: false,
+            is_idle: true,
         };
         tree.maintain(&mut maintenance)
     }
@@ -134,6 +135,7 @@ impl StructureSubject for Tiered {
             ("merge of nodes", stats.shape.merges),
             ("bundle adopted unread", stats.shape.adoptions),
             ("leaf taken over", stats.adopted.0),
+            ("value gathered", stats.gathered_bytes),
             ("new root", stats.shape.growths),
             ("root gone", stats.shape.collapses),
             ("compaction installed", edge(JobTransition::Installed)),
@@ -179,6 +181,7 @@ fn campaign() -> CrashTests {
             "index split",
             "merge of nodes",
             "extent reuse",
+            "value gathered",
         ],
     );
     CrashTests {
