@@ -13,7 +13,7 @@ use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
 use alluvium_storage::extents::{AllocationClass, ReclaimLimit};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_trees::tiered::{
-    CheckLevel, MaintenanceLimits, StepProgress, TieredTree, TreeOptions, TrunkShape,
+    AdoptionPolicy, CheckLevel, MaintenanceLimits, StepProgress, TieredTree, TreeOptions, TrunkShape,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,6 +55,7 @@ impl LoadedTree {
                 gathers_values: values == Values::Gathered,
                 ..KeyspaceRules::default()
             })),
+            adoption: AdoptionPolicy::Above(0),
             ..TreeOptions::default()
         };
         LoadedTree {
@@ -185,6 +186,31 @@ fn values_that_were_written_in_order_are_not_written_again() {
         "{} bytes of {all}",
         stats.gathered_bytes
     );
+    loaded.check();
+}
+
+/// Leaves whose values lie together are taken over, and those around them are copied.
+#[test]
+fn leaves_are_taken_over_between_values_that_are_gathered() {
+    let mut loaded = LoadedTree::new(Values::Gathered);
+    let mut scattered: Vec<u64> = (0..3000).collect();
+    fastrand::Rng::with_seed(9).shuffle(&mut scattered);
+    for (next, number) in scattered.into_iter().enumerate() {
+        // Stretches of 500 keys in order between stretches of 500 in random order.
+        let (stretch, place) = (number / 500, number % 500);
+        loaded.put(stretch * 1000 + place);
+        let next = next as u64;
+        loaded.put(next / 500 * 1000 + 500 + next % 500);
+    }
+    loaded.sink();
+    loaded.rest();
+    let stats = loaded.tree.stats();
+    println!("{:?}, {} bytes gathered", stats.adopted, stats.gathered_bytes);
+    assert!(
+        stats.adopted.0 > 10 && stats.gathered_bytes > 1 << 20,
+        "{stats:?}"
+    );
+    loaded.scan();
     loaded.check();
 }
 
