@@ -39,11 +39,14 @@ pub fn list() -> Result<Vec<MountEntry>> {
     Ok(text.lines().filter_map(parse_line).collect())
 }
 
-/// Returns the newest mount on a directory.
+/// Returns the newest mount on a directory, whose path may be relative.
 ///
 /// # Errors
 /// I/O errors.
 pub fn find(directory: &Path) -> Result<Option<MountEntry>> {
+    // The kernel lists absolute paths. A directory that is gone has no mount.
+    let canonical = fs::canonicalize(directory);
+    let directory = canonical.as_deref().unwrap_or(directory);
     Ok(list()?
         .into_iter()
         .rev()
@@ -179,6 +182,9 @@ mod tests {
     #[test]
     fn mounts_of_this_machine_are_listed_and_none_is_on_a_new_directory() {
         assert!(find(Path::new("/proc")).unwrap().is_some());
+        let ups = std::env::current_dir().unwrap().components().count() - 1;
+        let relative = Path::new(&"../".repeat(ups)).join("proc");
+        assert!(find(&relative).unwrap().is_some(), "{}", relative.display());
         let place = tempfile::tempdir().unwrap();
         assert_eq!(find(place.path()).unwrap(), None);
         unmount(place.path()).unwrap();
