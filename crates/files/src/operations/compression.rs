@@ -56,19 +56,19 @@ impl FileWriter<'_> {
                 Err(Error::new(ErrorKind::Exists, message))
             }
             (SetMode::Replace, false) => Err(missing(inode, COMPRESSION_ATTRIBUTE)),
-            _ => self.change_compression(inode, record, is_compressed),
+            _ => self.change_compression(inode, &record, is_compressed),
         }
     }
 
     pub(super) fn remove_compression(&self, inode: Inode) -> Result<()> {
         let record = self.reader().load(inode, ReadDependence::Update)?;
         match record.is_compressed {
-            true => self.change_compression(inode, record, false),
+            true => self.change_compression(inode, &record, false),
             false => Err(missing(inode, COMPRESSION_ATTRIBUTE)),
         }
     }
 
-    fn change_compression(&self, inode: Inode, before: InodeRecord, is_compressed: bool) -> Result<()> {
+    fn change_compression(&self, inode: Inode, before: &InodeRecord, is_compressed: bool) -> Result<()> {
         if before.is_compressed == is_compressed {
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl FileWriter<'_> {
             changed: self.context.now().max(before.changed.next()),
             ..before.clone()
         };
-        self.move_blocks(inode, &before, &record)?;
+        self.move_blocks(inode, before, &record)?;
         self.save(inode, &record)?;
         match record.kind {
             FileKind::Directory => self.note_time(inode, format::CHANGED),

@@ -253,13 +253,16 @@ fn only_streams_change_a_copy() {
 #[test]
 fn views_of_a_copy_hear_of_a_stream() {
     #[derive(Default)]
-    struct Heard(Mutex<(Vec<(Inode, Vec<u8>)>, Vec<Inode>)>);
+    struct Heard {
+        names: Mutex<Vec<(Inode, Vec<u8>)>>,
+        inodes: Mutex<Vec<Inode>>,
+    }
     impl ChangeListener for Heard {
         fn name_changed(&self, parent: Inode, name: &[u8]) {
-            self.0.lock().0.push((parent, name.to_vec()));
+            self.names.lock().push((parent, name.to_vec()));
         }
         fn inode_changed(&self, inode: Inode) {
-            self.0.lock().1.push(inode);
+            self.inodes.lock().push(inode);
         }
     }
     let (files, _db) = with_snapshots();
@@ -269,10 +272,10 @@ fn views_of_a_copy_hear_of_a_stream() {
     let heard = Arc::new(Heard::default());
     copy.listen(Arc::clone(&heard) as Arc<_>);
     receive(&other, "copy", &stream(&files, "tuesday", Some("monday")), 4096).unwrap();
-    let heard = heard.0.lock();
+    let (names, inodes) = (heard.names.lock(), heard.inodes.lock());
     let directory = copy.resolve(b"/a").unwrap();
-    assert!(heard.0.contains(&(directory, b"g".to_vec())), "{:?}", heard.0);
-    assert!(heard.1.contains(&directory), "{:?}", heard.1);
+    assert!(names.contains(&(directory, b"g".to_vec())), "{names:?}");
+    assert!(inodes.contains(&directory), "{inodes:?}");
 }
 
 #[test]

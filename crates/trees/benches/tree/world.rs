@@ -151,6 +151,7 @@ impl World {
         let mut maintenance = MaintenanceLimits {
             budget_bytes: budget,
             fits_cache: false,
+            is_idle: false,
         };
         while self
             .tree
