@@ -3,7 +3,7 @@
 use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{
     CompactionFilter, Compression, Error, FilterCandidate, FilterVerdict, Keyspace, KeyspaceOptions,
-    OpenMode, Options,
+    OpenMode, Options, ValueOrder,
 };
 use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
@@ -141,6 +141,7 @@ fn a_keyspace_keeps_its_options_and_says_so_to_whoever_wants_others() {
             },
         ),
         ("merge operator", own.clone().merge_operator("append")),
+        ("value order", own.clone().value_order(ValueOrder::Gathered)),
         (
             "compaction filter",
             KeyspaceOptions {
@@ -162,6 +163,20 @@ fn a_keyspace_keeps_its_options_and_says_so_to_whoever_wants_others() {
         .unwrap_err();
     let text = error.to_string();
     assert!(text.contains("\"add\"") && text.contains("\"maximum\""), "{text}");
+}
+
+#[test]
+fn only_the_tiered_tree_gathers_values() {
+    let db = Options::new().in_memory().unwrap();
+    let gathered = KeyspaceOptions::new().value_order(ValueOrder::Gathered);
+    let levels = gathered.clone().structure("levels,k=4".parse().unwrap());
+    let error = db.keyspace_with("levels", &levels).unwrap_err().to_string();
+    assert!(
+        error.contains("levels,samt,k=4 gathers no values") && error.contains("values=moved"),
+        "{error}"
+    );
+    let tiered = db.keyspace_with("tiered", &gathered).unwrap();
+    assert_eq!(tiered.options(), &gathered);
 }
 
 #[test]

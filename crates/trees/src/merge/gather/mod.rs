@@ -39,6 +39,13 @@ use std::sync::Arc;
 /// without separate values.
 const MOST_RECORDS: usize = 1 << 12;
 
+/// Returns the maximum memory in bytes that a merge needs for gathering: the records of a window,
+/// and the nodes of its values. `half_bandwidth` is the number of bytes that the device transfers in
+/// the latency of one I/O.
+pub(crate) fn memory_bytes(half_bandwidth: u64) -> u64 {
+    2 * window_bytes(half_bandwidth)
+}
+
 /// Where a merge gathers values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueGathering {

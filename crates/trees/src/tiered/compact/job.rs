@@ -3,7 +3,7 @@
 
 use super::merging::{AdoptedRun, AdoptionConditions, CompactionMerge};
 use crate::maplet::{self, MapletMerger};
-use crate::merge::gather::ValueGathering;
+use crate::merge::gather::{self, ValueGathering};
 use crate::merge::memory::merge_bytes;
 use crate::merge::runs::{InputCounts, RunMergePlan, RunSource, UnreadLeaves};
 use crate::run::{BuiltRun, IndexedRun, RangeWeight};
@@ -86,7 +86,12 @@ impl CompactionJob {
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
         let deletes = pins.iter().flat_map(|(part, _)| part.group.runs());
         let deletes = deletes.map(|(_, run)| run.range_deletes().len() as u64).sum();
-        let memory = merge_bytes(trunk.store.device(), runs, task.bytes, task.records, deletes);
+        let device = trunk.store.device();
+        let gathering = match trunk.options.schema.gathers_values_in(&task.claim.range) {
+            true => gather::memory_bytes(device.half_bandwidth()).min(task.bytes),
+            false => 0,
+        };
+        let memory = merge_bytes(device, runs, task.bytes, task.records, deletes) + gathering;
         let compactions = &trunk.totals.compactions;
         compactions.fetch_add(memory, Ordering::Relaxed);
         CompactionJob {
