@@ -36,9 +36,8 @@ const AFTER_ERROR: Duration = Duration::from_millis(100);
 /// Maximum time between two rounds of the keeper. A shorter sync interval shortens the rounds.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// Time without writes after which maintenance brings scattered values together.
-/// Tuning: `2 s` since 2026-11-30: while a program writes files one after the other, nothing is
-/// written twice for that.
+/// Time without writes after which maintenance brings scattered values together. While a program
+/// writes files one after the other, nothing is written twice for that.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// Maximum number of bytes that maintenance processes in one round of the keeper. Maintenance runs

@@ -302,10 +302,7 @@ impl MergeStep {
         };
         let sources = self.inputs.iter().map(|member| RunSource {
             run: member.run.clone(),
-            range: match &self.slice {
-                Some(slice) => member.range.intersect(slice),
-                None => member.range.clone(),
-            },
+            range: (self.slice.iter()).fold(member.range.clone(), |range, slice| range.intersect(slice)),
         });
         let plan = RunMergePlan {
             rule: shared.home.horizon.rule(self.older),

@@ -381,10 +381,8 @@ pub(super) struct CompactionCandidate {
     pub is_scarce: bool,
     /// Whether values of the leaf must be copied so that sparsely used extents can be freed.
     pub copies: bool,
-    /// Whether keyspaces of the leaf gather values, and no writes will scatter them soon.
-    pub gathers: bool,
-    /// Number of bytes of the largest run on the path.
-    pub largest_run: u64,
+    /// Whether values of the leaf are scattered that should not be.
+    pub is_scattered: bool,
     /// Whether the rewritten data stays in the cache, so that it need not be read back from the
     /// device.
     pub fits_cache: bool,
@@ -421,7 +419,7 @@ pub(super) fn full_compaction(wish: &CompactionCandidate) -> u64 {
     if wish.runs > 2 && wish.scans >= 8 {
         gain += wish.scans.min(10_000) * (wish.runs as u64 - 1);
     }
-    if wish.gathers && is_scattered(wish) {
+    if wish.is_scattered {
         gain += 500;
     }
     let probes = wish.gets.saturating_mul(wish.depth.saturating_sub(1) as u64);
@@ -434,18 +432,6 @@ pub(super) fn full_compaction(wish: &CompactionCandidate) -> u64 {
         1 + gain * (1 << 20) / (wish.bytes + (1 << 16))
     }
 }
-
-/// Returns whether so much of a leaf is in other runs than its largest one that a scan of it seeks
-/// often. Writing the leaf again costs at most [`MOST_OF_LARGEST`] + 1 times what is new in it.
-fn is_scattered(wish: &CompactionCandidate) -> bool {
-    let others = wish.bytes.saturating_sub(wish.largest_run);
-    wish.runs > 2 && others > 0 && others >= wish.largest_run / MOST_OF_LARGEST
-}
-
-/// A leaf whose values are gathered is compacted in quiet hours once its other runs have at least
-/// one part in this many of the bytes of its largest run.
-/// Tuning: `4` since 2026-11-30.
-const MOST_OF_LARGEST: u64 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -646,30 +632,10 @@ mod tests {
         skipped_tombstones: false,
         is_scarce: false,
         copies: false,
-        gathers: false,
-        largest_run: 1 << 19,
+        is_scattered: false,
         fits_cache: false,
         device: DeviceProfile::SSD,
     };
-
-    #[test]
-    fn scattered_values_are_brought_together_once_a_fifth_of_a_leaf_is_new() {
-        let worth = |gathers, runs, largest_run| {
-            full_compaction(&CompactionCandidate {
-                gathers,
-                runs,
-                largest_run,
-                ..QUIET
-            })
-        };
-        let leaf = QUIET.bytes;
-        assert!(worth(true, 3, leaf / 3) > 0);
-        assert_eq!(worth(false, 3, leaf / 3), 0, "values stay where they are");
-        assert_eq!(worth(true, 2, leaf / 3), 0, "a scan of two runs hardly seeks");
-        assert!(worth(true, 3, leaf / 5 * 4) > 0);
-        assert_eq!(worth(true, 3, leaf / 6 * 5), 0, "little is new");
-        assert_eq!(worth(true, 3, leaf), 0);
-    }
 
     #[test]
     fn where_space_is_scarce_whatever_frees_some_is_compacted() {

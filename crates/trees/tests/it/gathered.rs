@@ -101,7 +101,7 @@ impl LoadedTree {
         }
     }
 
-    /// Performs the maintenance of a store that nobody writes to.
+    /// Performs the maintenance of a store without writes.
     fn rest(&mut self) {
         let mut maintenance = MaintenanceLimits {
             budget_bytes: u64::MAX,

@@ -115,7 +115,7 @@ impl KeyspacePlan {
     /// histories of older seeds stay the same.
     pub(super) fn value_order(&self) -> ValueOrder {
         match (self.structure, self.threshold) {
-            ("tiered", Some(..=100)) => ValueOrder::Gathered,
+            ("tiered", Some(_)) => ValueOrder::Gathered,
             _ => ValueOrder::Written,
         }
     }

@@ -40,8 +40,8 @@ use std::sync::Arc;
 const MOST_RECORDS: usize = 1 << 12;
 
 /// Returns the maximum memory in bytes that a merge needs for gathering: the records of a window,
-/// and the nodes of its values. `half_bandwidth` is the number of bytes that the device transfers in
-/// the latency of one I/O.
+/// and the nodes of its values. `half_bandwidth` is the number of bytes that the device transfers
+/// in the latency of one I/O.
 pub(crate) fn memory_bytes(half_bandwidth: u64) -> u64 {
     2 * window_bytes(half_bandwidth)
 }

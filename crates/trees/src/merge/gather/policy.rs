@@ -9,9 +9,13 @@ use alluvium_storage::NodePointer;
 /// Tuning: `16 * KIB` since 2026-11-30; the gap that cursors of runs read as well.
 const MAX_GAP: u64 = 16 * KIB;
 
-/// The smallest and largest size of a window in bytes.
-/// Tuning: `256 * KIB` and `2 * MIB` since 2026-11-30; a window is in memory as a whole.
-const WINDOWS: (u64, u64) = (256 * KIB, 2 * MIB);
+/// The smallest size of a window in bytes.
+/// Tuning: `256 * KIB` since 2026-11-30; the largest read that nodes share.
+const SMALLEST_WINDOW: u64 = 256 * KIB;
+
+/// The largest size of a window in bytes, because a window is in memory as a whole.
+/// Tuning: `2 * MIB` since 2026-11-30; an eighth of the smallest memory of a store.
+const LARGEST_WINDOW: u64 = 2 * MIB;
 
 /// Number of transfers of half the bandwidth in a window.
 /// Tuning: `8` since 2026-11-30: a seek in a window costs an eighth of its transfer.
@@ -28,7 +32,7 @@ const SHARE: u64 = 2;
 pub(super) fn window_bytes(half_bandwidth: u64) -> u64 {
     half_bandwidth
         .saturating_mul(TRANSFERS)
-        .clamp(WINDOWS.0, WINDOWS.1)
+        .clamp(SMALLEST_WINDOW, LARGEST_WINDOW)
 }
 
 /// Where the values of a window lie.

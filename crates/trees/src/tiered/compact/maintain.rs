@@ -1,6 +1,7 @@
 //! Maintenance that writes do not trigger: full compactions of the leaves that benefit most.
 
 use super::compactor::Compactor;
+use super::scattered::is_scattered;
 use crate::run::IndexedRun;
 use crate::tiered::policy::{self, CompactionCandidate};
 use crate::tiered::trunk::{
@@ -17,8 +18,8 @@ pub struct MaintenanceLimits {
     /// Whether all data fits into the cache. If it does, rewritten data need not be read again,
     /// because the cache keeps newly written nodes.
     pub fits_cache: bool,
-    /// Whether there have been no writes for a while. Only then are leaves rewritten merely to bring
-    /// values together, because further writes would scatter them again.
+    /// Whether there have been no writes for a while. Only then are leaves rewritten merely to
+    /// bring values together, because further writes would scatter them again.
     pub is_idle: bool,
 }
 
@@ -85,10 +86,16 @@ impl Compactor {
                     .own
                     .iter()
                     .any(|owned| owned.part.inherits(&copied)),
-                gathers: maintenance.is_idle && self.trunk.options.schema.gathers_values_in(&leaf.range),
                 fits_cache: maintenance.fits_cache,
                 device: *self.trunk.store.device(),
                 ..compaction_candidate(leaf, above, &uses, horizon)
+            };
+            let largest_run = above.largest_run.max(largest_run(leaf, 0));
+            let wish = CompactionCandidate {
+                is_scattered: maintenance.is_idle
+                    && is_scattered(wish.runs, wish.bytes, largest_run)
+                    && self.trunk.options.schema.gathers_values_in(&leaf.range),
+                ..wish
             };
             let worth = policy::full_compaction(&wish);
             if worth > 0
@@ -189,8 +196,7 @@ fn compaction_candidate(
         skipped_tombstones: uses.waded_in(&leaf.range),
         is_scarce: false,
         copies: false,
-        gathers: false,
-        largest_run: above.largest_run.max(largest_run(leaf, 0)),
+        is_scattered: false,
         fits_cache: false,
         device: DeviceProfile::default(),
     }

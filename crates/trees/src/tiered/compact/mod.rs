@@ -11,6 +11,7 @@ mod compactor;
 mod job;
 mod maintain;
 mod merging;
+mod scattered;
 
 pub(super) use compactor::Compactor;
 pub use compactor::TreeStep;

@@ -48,8 +48,8 @@ const RELEASE_AFTER: u32 = 4096;
 /// announced that it will read them.
 /// Tuning: `2 << 20` since 2026-11-30; values of eight runs are then read 256 KiB at a time.
 const MOST_EXPECTED_BYTES: usize = 2 << 20;
-/// Approximate size in bytes of a record whose caller announces bytes. It determines how many leaves
-/// are read ahead. Not a tuning parameter.
+/// Approximate size in bytes of a record whose caller announces bytes. It determines how many
+/// leaves are read ahead. Not a tuning parameter.
 const EXPECTED_RECORD: usize = 4 << 10;
 const _: () = assert!(
     RANGE_SKIP_AFTER < COMPACT_AFTER_SKIPS && COMPACT_AFTER_SKIPS < RELEASE_AFTER,
