@@ -28,15 +28,14 @@ pub(crate) struct CompiledProgram {
 }
 
 impl CompiledProgram {
-    /// Compiles a source file of this package, or returns `None` if no compiler is there.
-    pub(crate) fn new(source: &str, flags: &[&str]) -> Option<CompiledProgram> {
-        let compiler = tool("cc")?;
+    /// Compiles a source file of this package, with the compiler that built Zstd.
+    pub(crate) fn new(source: &str, flags: &[&str]) -> CompiledProgram {
         let place = tempfile::tempdir().unwrap();
         for name in ["liballuvium.so", "liballuvium.so.0"] {
             std::os::unix::fs::symlink(libraries().join("liballuvium_c.so"), place.path().join(name))
                 .unwrap();
         }
-        let built = Command::new(compiler)
+        let built = Command::new("cc")
             .args([
                 "-std=c11",
                 "-D_GNU_SOURCE",
@@ -61,7 +60,7 @@ impl CompiledProgram {
             "{}",
             String::from_utf8_lossy(&built.stderr)
         );
-        Some(CompiledProgram { place })
+        CompiledProgram { place }
     }
 
     /// The folder of the program.
