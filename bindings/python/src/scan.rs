@@ -6,7 +6,7 @@ use alluvium_handles::{Result, WalkDirection, WalkHandle, WalkRange, page};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
 use std::ops::Bound as Limit;
 
 const AFTER_START: u32 = 1;
@@ -60,6 +60,34 @@ impl ScanRange<'_> {
 const FIRST_PAGE: usize = 4 << 10;
 const PAGE: usize = 64 << 10;
 
+/// The key, the value, or both of a record. They are made while the scan is locked, for which no
+/// other code of Python may run; a tuple is made later, because it may run the garbage collector.
+struct ScanItem<'py> {
+    key: Option<Bound<'py, PyBytes>>,
+    value: Option<Bound<'py, PyBytes>>,
+}
+
+impl<'py> ScanItem<'py> {
+    /// Splits the first record off a page. Returns also the length of the rest.
+    fn split(py: Python<'py>, page: &[u8], flags: u32) -> Option<(ScanItem<'py>, usize)> {
+        let (key, value, rest) = page::next_record(page)?;
+        let item = ScanItem {
+            key: (flags & VALUES == 0).then(|| PyBytes::new(py, key)),
+            value: (flags & KEYS == 0).then(|| PyBytes::new(py, value)),
+        };
+        Some((item, rest.len()))
+    }
+
+    fn shown(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match (self.key, self.value) {
+            (Some(key), Some(value)) => Ok(PyTuple::new(py, [key, value])?.into_any()),
+            (Some(key), None) => Ok(key.into_any()),
+            (None, Some(value)) => Ok(value.into_any()),
+            (None, None) => Ok(py.None().into_bound(py)),
+        }
+    }
+}
+
 struct ScanState {
     /// `None` after the end of the range, or when the scan was released.
     walk: Option<WalkHandle>,
@@ -93,7 +121,28 @@ impl Scan {
     }
 }
 
+impl Scan {
+    /// Fetches a page, unless the last one has records left. Returns whether there are records.
+    fn fetch(&self, py: Python<'_>) -> PyResult<bool> {
+        let direction = match self.flags & REVERSE {
+            0 => WalkDirection::Forward,
+            _ => WalkDirection::Backward,
+        };
+        detached(py, || {
+            let mut state = self.state.lock();
+            Ok(state.at < state.filled || state.fetch(direction)?)
+        })
+    }
+}
+
 impl ScanState {
+    /// Takes the next record of the page.
+    fn item<'py>(&mut self, py: Python<'py>, flags: u32) -> Option<ScanItem<'py>> {
+        let (item, rest) = ScanItem::split(py, &self.page[self.at..self.filled], flags)?;
+        self.at = self.filled - rest;
+        Some(item)
+    }
+
     /// Fetches the next page. Returns whether there is one.
     fn fetch(&mut self, direction: WalkDirection) -> Result<bool> {
         if self.is_over {
@@ -127,40 +176,44 @@ impl Scan {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let direction = if self.flags & REVERSE == 0 {
-            WalkDirection::Forward
-        } else {
-            WalkDirection::Backward
-        };
-        // A page is fetched without the interpreter, and other threads wait for it there.
-        let is_filled = self.state.try_lock().is_some_and(|state| state.at < state.filled);
-        if !is_filled {
-            let has_more = detached(py, || {
-                let mut state = self.state.lock();
-                if state.at < state.filled {
-                    Ok(true)
-                } else {
-                    state.fetch(direction)
-                }
-            })?;
-            if !has_more {
+        loop {
+            // A page is fetched without the interpreter, and other threads wait for it there.
+            let item = self
+                .state
+                .try_lock()
+                .and_then(|mut state| state.item(py, self.flags));
+            if let Some(item) = item {
+                return item.shown(py).map(Some);
+            }
+            if !self.fetch(py)? {
                 return Ok(None);
             }
         }
-        let mut state = self.state.lock();
-        let Some((key, value, rest)) = page::next_record(&state.page[state.at..state.filled]) else {
+    }
+
+    /// Returns the rest of the page, or the next page, as a list, or `None` at the end.
+    fn _chunk<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        if !self.fetch(py)? {
             return Ok(None);
+        }
+        let list = PyList::empty(py);
+        let Some((page, mut at, filled)) = self.state.try_lock().map(|mut state| {
+            let taken = (std::mem::take(&mut state.page), state.at, state.filled);
+            (state.at, state.filled) = (0, 0);
+            taken
+        }) else {
+            return Ok(Some(list));
         };
-        let at = state.filled - rest.len();
-        let item = if self.flags & KEYS != 0 {
-            PyBytes::new(py, key).into_any()
-        } else if self.flags & VALUES != 0 {
-            PyBytes::new(py, value).into_any()
-        } else {
-            PyTuple::new(py, [PyBytes::new(py, key), PyBytes::new(py, value)])?.into_any()
-        };
-        state.at = at;
-        Ok(Some(item))
+        while let Some((item, rest)) = ScanItem::split(py, &page[at..filled], self.flags) {
+            at = filled - rest;
+            list.append(item.shown(py)?)?;
+        }
+        if let Some(mut state) = self.state.try_lock()
+            && state.page.is_empty()
+        {
+            state.page = page;
+        }
+        Ok(Some(list))
     }
 
     /// Fills a bytearray with the next records, in the layout of a page of the C interface. Returns

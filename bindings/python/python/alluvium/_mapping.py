@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 
 from . import codecs as _codecs
 from ._alluvium import Pending, RawKeyspace, Scan
-
-if TYPE_CHECKING:
-    from .store import Snapshot, Store, Transaction
 
 _AFTER, _THROUGH, _PREFIX, _REVERSE, _KEYS, _UNORDERED, _VALUES = 1, 2, 4, 8, 16, 32, 64
 
@@ -46,28 +44,35 @@ def _range_of(
     return start, stop, flags
 
 
+def _chained(scan: Any) -> Iterator[Any]:
+    """Returns the records of a scan, which come in lists of a page."""
+    if isinstance(scan, Scan):
+        return chain.from_iterable(iter(scan._chunk, None))
+    return scan
+
+
 class _Keys(KeysView):  # type: ignore[type-arg]
     def __iter__(self) -> Iterator[Any]:
-        return self._mapping.range(keys=True)  # type: ignore[attr-defined]
+        return _chained(self._mapping.range(keys=True))  # type: ignore[attr-defined]
 
     def __reversed__(self) -> Iterator[Any]:
-        return self._mapping.range(keys=True, reverse=True)  # type: ignore[attr-defined]
+        return _chained(self._mapping.range(keys=True, reverse=True))  # type: ignore[attr-defined]
 
 
 class _Values(ValuesView):  # type: ignore[type-arg]
     def __iter__(self) -> Iterator[Any]:
-        return self._mapping.range(values=True)  # type: ignore[attr-defined]
+        return _chained(self._mapping.range(values=True))  # type: ignore[attr-defined]
 
     def __reversed__(self) -> Iterator[Any]:
-        return self._mapping.range(values=True, reverse=True)  # type: ignore[attr-defined]
+        return _chained(self._mapping.range(values=True, reverse=True))  # type: ignore[attr-defined]
 
 
 class _Items(ItemsView):  # type: ignore[type-arg]
     def __iter__(self) -> Iterator[Any]:
-        return self._mapping.range()  # type: ignore[attr-defined]
+        return _chained(self._mapping.range())  # type: ignore[attr-defined]
 
     def __reversed__(self) -> Iterator[Any]:
-        return self._mapping.range(reverse=True)  # type: ignore[attr-defined]
+        return _chained(self._mapping.range(reverse=True))  # type: ignore[attr-defined]
 
 
 async def _wait(pending: Pending) -> Any:
@@ -149,7 +154,7 @@ class Keyspace(RawKeyspace, MutableMapping):  # type: ignore[type-arg]
             if self.compare_and_set(key, None, default):
                 return default
 
-    def pop(self, key: bytes, *default: Any) -> Any:  # type: ignore[override]
+    def pop(self, key: bytes, *default: Any) -> Any:
         """Deletes a key and returns its value, at one moment."""
         found = self.take(key)
         if found is not None:
@@ -172,7 +177,7 @@ class Keyspace(RawKeyspace, MutableMapping):  # type: ignore[type-arg]
         """Deletes all keys."""
         self.delete_range(b"", None)
 
-    def update(self, other: Any = (), /, **pairs: bytes) -> None:  # type: ignore[override]
+    def update(self, other: Any = (), /, **pairs: bytes) -> None:
         if pairs:
             raise TypeError("keys are bytes, which keyword arguments are not: pass a mapping or pairs")
         if hasattr(other, "items"):
@@ -287,7 +292,7 @@ class TypedKeyspace(MutableMapping):  # type: ignore[type-arg]
         key, value = self._key.encode, self._value.encode
         return self.raw.put_many((key(k), value(v)) for k, v in pairs)
 
-    def update(self, other: Any = (), /, **pairs: Any) -> None:  # type: ignore[override]
+    def update(self, other: Any = (), /, **pairs: Any) -> None:
         self.put_many(other.items() if hasattr(other, "items") else other)
         self.put_many(pairs.items())
 
