@@ -205,7 +205,7 @@ impl RawKeyspace {
         value_size: usize,
     ) -> PyResult<u64> {
         detached(py, || {
-            if key_size == 0 || keys.len() % key_size != 0 {
+            if key_size == 0 || !keys.len().is_multiple_of(key_size) {
                 let text = format!(
                     "{} bytes are no keys of {key_size} bytes: correct the size",
                     keys.len()

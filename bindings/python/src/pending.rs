@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 enum PendingCall {
-    Read(GetFuture),
+    Read(Box<GetFuture>),
     Write(WriteFuture),
     Done,
 }
@@ -44,7 +44,7 @@ impl Wake for PythonWaker {
 impl Pending {
     pub(crate) fn read(future: GetFuture) -> Pending {
         Pending {
-            call: Mutex::new(PendingCall::Read(future)),
+            call: Mutex::new(PendingCall::Read(Box::new(future))),
         }
     }
 
