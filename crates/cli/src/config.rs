@@ -99,8 +99,8 @@ impl ConfigFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// `Usage` for a file that is not TOML, has an unknown setting, or a value of another kind, with
-    /// its line.
+    /// `Usage`, with the line, for a file that is not TOML, has an unknown setting, or a value of
+    /// another kind.
     pub(crate) fn read(path: &Path) -> Result<ConfigFile> {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         ConfigFile::parse(path, &text)

@@ -49,7 +49,7 @@ pub fn main() -> ExitCode {
     kit::program(|| run(parse()?))
 }
 
-/// Parses the command line, which a configuration file may complete. A usage error ends the process.
+/// Parses the command line, which a configuration file may complete. Usage errors end the process.
 fn parse() -> Result<CliArguments> {
     let (words, file) = config::completed(std::env::args_os().collect())?;
     let parsed = CliArguments::try_parse_from(words);

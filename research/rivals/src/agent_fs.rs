@@ -1,7 +1,7 @@
-//! AgentFS, a file system in a SQLite database (crate `agentfs-sdk`), behind the mounts of Alluvium.
+//! AgentFS, a file system in a SQLite database (crate `agentfs-sdk`), behind our mounts.
 //!
-//! So the same programs are measured on both with the same kernel interface. AgentFS has no extended
-//! attributes, no files without names and no holes; such operations are errors here.
+//! So the same programs are measured on both with the same kernel interface. AgentFS has no
+//! extended attributes, no files without names and no holes; such operations are errors here.
 
 use agentfs_sdk::filesystem::{FileSystem as AgentFiles, FsError, Stats, TimeChange as AgentTime};
 use agentfs_sdk::{AgentFS, AgentFSOptions};
@@ -53,7 +53,10 @@ fn failed(error: agentfs_sdk::error::Error) -> Error {
 }
 
 fn unsupported<T>() -> Result<T> {
-    Err(Error::new(ErrorKind::NotSupported, "AgentFS has no such operation"))
+    Err(Error::new(
+        ErrorKind::NotSupported,
+        "AgentFS has no such operation",
+    ))
 }
 
 fn text(name: &[u8]) -> Result<&str> {
@@ -124,7 +127,12 @@ impl AgentFilesView {
 impl FileSystem for AgentFilesView {
     fn lookup(&self, parent: Inode, name: &[u8]) -> Result<Attributes> {
         let found = self.wait(self.files().lookup(number(parent), text(name)?))?;
-        let missing = || Error::new(ErrorKind::NotFound, format!("{} does not exist", name.escape_ascii()));
+        let missing = || {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("{} does not exist", name.escape_ascii()),
+            )
+        };
         found.as_ref().map(attributes).ok_or_else(missing)
     }
 
@@ -197,7 +205,10 @@ impl FileSystem for AgentFilesView {
             return unsupported();
         }
         let (name, new_name) = (text(name)?, text(new_name)?);
-        self.wait(self.files().rename(number(parent), name, number(new_parent), new_name))
+        self.wait(
+            self.files()
+                .rename(number(parent), name, number(new_parent), new_name),
+        )
     }
 
     fn read_link(&self, inode: Inode) -> Result<Vec<u8>> {
@@ -237,7 +248,14 @@ impl FileSystem for AgentFilesView {
         unsupported()
     }
 
-    fn copy_range(&self, from: Inode, from_offset: u64, to: Inode, to_offset: u64, length: u64) -> Result<u64> {
+    fn copy_range(
+        &self,
+        from: Inode,
+        from_offset: u64,
+        to: Inode,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
         let length = usize::try_from(length.min(1 << 20)).unwrap_or(1 << 20);
         let data = self.read(from, from_offset, length)?;
         self.write(to, WritePosition::At(to_offset), &data)?;
@@ -267,7 +285,10 @@ impl FileSystem for AgentFilesView {
     }
 
     fn extended_attribute(&self, _inode: Inode, _name: &[u8]) -> Result<Vec<u8>> {
-        Err(Error::new(ErrorKind::NoAttribute, "AgentFS has no extended attributes"))
+        Err(Error::new(
+            ErrorKind::NoAttribute,
+            "AgentFS has no extended attributes",
+        ))
     }
 
     fn extended_attributes(&self, _inode: Inode) -> Result<Vec<Vec<u8>>> {

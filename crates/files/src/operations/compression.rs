@@ -13,9 +13,10 @@ use std::ops::ControlFlow;
 
 /// The name of the extended attribute that compresses the contents of a file, or of the files that
 /// are created in a directory. Its value is `zstd`; `none` and its removal end the compression.
+/// Not a tuning parameter.
 pub const COMPRESSION_ATTRIBUTE: &[u8] = b"user.alluvium.compression";
 
-/// The value of the attribute of what is compressed.
+/// The value of the attribute of what is compressed. Not a tuning parameter.
 const ZSTD: &[u8] = b"zstd";
 
 /// Bytes of blocks that are moved at a time.

@@ -539,6 +539,11 @@ pub(crate) fn decode_number(bytes: &[u8]) -> Decoded<u64> {
 /// What identifies a state of a file system in all stores that have it.
 pub(crate) type SnapshotStamp = [u8; 16];
 
+/// Returns the stamp that two numbers are.
+pub(crate) fn stamp([first, second]: [u64; 2]) -> SnapshotStamp {
+    (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
+}
+
 pub(crate) fn decode_stamp(bytes: &[u8]) -> Decoded<SnapshotStamp> {
     bytes.try_into().map_err(|_| DamagedRecord {
         what: "has a stamp of another length",

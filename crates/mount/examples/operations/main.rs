@@ -12,8 +12,8 @@
 //! `measure` makes its stores and files in DIRECTORY, which should be on ext4, and removes them. It
 //! compares the directory itself, the same directory through a mount, and a store through a mount,
 //! with and without writes that the kernel keeps back. `trees` does so without the last one, with a
-//! tree of FILES files, 40,000 if none are given. `directory` measures both on DIRECTORY itself only,
-//! for file systems of others.
+//! tree of FILES files, 40,000 if none are given. `directory` measures both on DIRECTORY itself
+//! only, for file systems of others.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -80,12 +80,8 @@ fn workloads() -> Vec<(&'static str, Workload)> {
         named("in order", &|to| {
             (to.sequential, to.deletes, to.merges) = (100, 2, 2);
         }),
-        named("half in order", &|to| {
-            to.sequential = 50;
-        }),
-        named("local", &|to| {
-            to.local = 95;
-        }),
+        named("half in order", &|to| to.sequential = 50),
+        named("local", &|to| to.local = 95),
         named("deletes", &|to| {
             (to.deletes, to.range_deletes_in_10000) = (60, 200);
         }),

@@ -161,10 +161,7 @@ fn experiments_on_file_systems_run_where_these_can_be_made() {
         // The reason is said, and nothing is kept.
         assert_ne!(said.code, Some(0), "{said:?}");
         let reasons = ["needs root", "no file system can be made here"];
-        assert!(
-            reasons.iter().any(|reason| said.err.contains(reason)),
-            "{said:?}"
-        );
+        assert!(reasons.iter().any(|reason| said.err.contains(reason)), "{said:?}");
         assert!(!place.path("results/seed-0-A1.quick.json").exists());
         return;
     }

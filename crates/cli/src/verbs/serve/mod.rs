@@ -531,7 +531,7 @@ impl ServeCommand {
         })
     }
 
-    /// Prints the server's addresses, and tells the service manager. Called once clients can connect.
+    /// Prints the server's addresses, and tells the service manager, once clients can connect.
     fn announce(
         &self,
         context: &CommandContext,

@@ -147,15 +147,13 @@ impl DifferenceWalk {
             }
             let follows = self.follows_inodes && space == RecordSpace::Inodes;
             if flow.is_break() || follows {
-                let mut blocks = Vec::new();
-                if follows {
-                    let sides = [&next_old, &next_new].into_iter().flatten();
-                    for (_, value) in sides.filter(|(of, _)| *of == key) {
-                        blocks.push(blocks_of(&key, value)?);
-                    }
-                    // The locality of an inode does not change, and its compression may.
-                    blocks.dedup_by(|one, other| one.space == other.space);
-                }
+                let sides = [&next_old, &next_new].into_iter().flatten();
+                let sides = sides.filter(|(of, _)| follows && *of == key);
+                let mut blocks = sides
+                    .map(|(_, value)| blocks_of(&key, value))
+                    .collect::<Result<Vec<_>>>()?;
+                // The locality of an inode does not change, and its compression may.
+                blocks.dedup_by(|one, other| one.space == other.space);
                 let low = [&key[..], &[0]].concat();
                 self.ranges.push(RecordRange { space, low, high });
                 self.ranges.append(&mut blocks);

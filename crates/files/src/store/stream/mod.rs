@@ -10,8 +10,8 @@
 //!
 //! Invariants:
 //!
-//! - **N1** A stream changes a copy as a whole, in one transaction, or not at all.
-//! - **N2** Only streams change a copy, so it is always in the state of one snapshot.
+//! - **T1** A stream changes a copy as a whole, in one transaction, or not at all.
+//! - **T2** Only streams change a copy, so it is always in the state of one snapshot.
 
 mod differences;
 pub(crate) mod format;
@@ -55,13 +55,11 @@ pub(super) fn stamp(store: &FileStore) -> Result<()> {
 fn new_stamp() -> SnapshotStamp {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.unwrap_or_default().as_nanos();
-    let mut stamp = [0; 16];
-    for half in stamp.chunks_exact_mut(8) {
+    files::stamp([(); 2].map(|()| {
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u128(now);
-        half.copy_from_slice(&hasher.finish().to_le_bytes());
-    }
-    stamp
+        hasher.finish()
+    }))
 }
 
 /// Returns the stamp of the state that a snapshot of the store has, if it has one.
