@@ -431,7 +431,7 @@ fn a_panic_in_a_command_ends_its_connection_alone() {
     fixture.server.join().unwrap();
 }
 
-/// Connects with TLS, and returns the reply to a PING, or nothing if the server's certificate is not
+/// Connects with TLS, and returns the reply to a PING, or nothing if the certificate is not
 /// the trusted one.
 fn ping_trusting(address: std::net::SocketAddr, trusted: &rcgen::Certificate) -> Vec<u8> {
     let mut roots = rustls::RootCertStore::empty();
