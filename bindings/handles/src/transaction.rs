@@ -1,10 +1,10 @@
 //! Handles to transactions.
 
-use crate::error::{HandleError, Result};
+use crate::error::Result;
 use crate::registry::{LiveHandleKind, LiveTicket};
 use crate::store::{KeyspaceHandle, StoreState};
 use crate::walk::{WalkCell, WalkHandle, WalkRange, ended};
-use alluvium::{Durability, ErrorKind, Savepoint, Transaction, Value};
+use alluvium::{Durability, Savepoint, Transaction, Value};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -167,13 +167,16 @@ impl TransactionHandle {
                 walk.end();
             }
         }
-        // Calls hold the lock that was taken above, and iterators were ended.
-        Arc::into_inner(open.inner).ok_or_else(|| {
-            HandleError::new(
-                crate::HandleErrorKind::Store(ErrorKind::Ended),
-                "the transaction is used by another thread at its end, and was rolled back",
-            )
-        })
+        // Calls hold the lock that was taken above, and iterators were ended. Only an iterator that
+        // another thread is freeing may still hold the transaction.
+        let mut inner = open.inner;
+        loop {
+            match Arc::try_unwrap(inner) {
+                Ok(transaction) => return Ok(transaction),
+                Err(shared) => inner = shared,
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Commits the transaction, with this durability or with the one that it was begun with.

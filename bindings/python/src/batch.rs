@@ -1,5 +1,6 @@
 //! Batches of writes, and ingests.
 
+use crate::detached::Detached;
 use crate::errors::{detached, exception};
 use crate::keyspace::{RawKeyspace, time};
 use crate::snapshot::released;
@@ -115,13 +116,13 @@ impl RawBatch {
 /// A load of records in the order of their keys.
 #[pyclass(frozen, name = "Ingest", module = "alluvium._alluvium")]
 pub(crate) struct RawIngest {
-    handle: Mutex<Option<IngestHandle>>,
+    handle: Detached<Mutex<Option<IngestHandle>>>,
 }
 
 impl RawIngest {
     pub(crate) fn new(handle: IngestHandle) -> RawIngest {
         RawIngest {
-            handle: Mutex::new(Some(handle)),
+            handle: Detached::new(Mutex::new(Some(handle))),
         }
     }
 

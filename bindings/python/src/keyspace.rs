@@ -1,6 +1,7 @@
 //! Keyspaces, and reads and writes of single keys.
 
 use crate::batch::RawIngest;
+use crate::detached::Detached;
 use crate::errors::{detached, exception};
 use crate::pending::Pending;
 use crate::scan::{Scan, ScanRange};
@@ -16,7 +17,7 @@ use std::time::{Duration, SystemTime};
 /// A keyspace, with bytes as keys and values.
 #[pyclass(subclass, frozen, module = "alluvium._alluvium")]
 pub(crate) struct RawKeyspace {
-    pub(crate) handle: KeyspaceHandle,
+    pub(crate) handle: Detached<KeyspaceHandle>,
 }
 
 /// Returns a value as bytes.
@@ -55,7 +56,9 @@ impl RawKeyspace {
                 store.handle.keyspace(name, options.as_ref())
             }
         })?;
-        Ok(RawKeyspace { handle })
+        Ok(RawKeyspace {
+            handle: Detached::new(handle),
+        })
     }
 
     /// The name of the keyspace.
@@ -275,18 +278,17 @@ impl RawKeyspace {
         Ok(RawIngest::new(detached(py, || self.handle.ingest())?))
     }
 
-    fn _start_get(&self, key: &[u8]) -> PyResult<Pending> {
-        let keyspace = self.handle.inner().map_err(|error| exception(&error))?;
-        Ok(Pending::read(keyspace.get_async(key)))
+    fn _start_get(&self, py: Python<'_>, key: &[u8]) -> PyResult<Pending> {
+        detached(py, || Ok(Pending::read(self.handle.inner()?.get_async(key))))
     }
 
-    fn _start_put(&self, key: &[u8], value: &[u8]) -> PyResult<Pending> {
-        let keyspace = self.handle.inner().map_err(|error| exception(&error))?;
-        Ok(Pending::write(keyspace.put_async(key, value)))
+    fn _start_put(&self, py: Python<'_>, key: &[u8], value: &[u8]) -> PyResult<Pending> {
+        detached(py, || {
+            Ok(Pending::write(self.handle.inner()?.put_async(key, value)))
+        })
     }
 
-    fn _start_delete(&self, key: &[u8]) -> PyResult<Pending> {
-        let keyspace = self.handle.inner().map_err(|error| exception(&error))?;
-        Ok(Pending::write(keyspace.delete_async(key)))
+    fn _start_delete(&self, py: Python<'_>, key: &[u8]) -> PyResult<Pending> {
+        detached(py, || Ok(Pending::write(self.handle.inner()?.delete_async(key))))
     }
 }

@@ -10,10 +10,12 @@
 //!
 //! Invariants:
 //!
-//! - **P1** No call of the store is made while the thread is attached to the interpreter.
+//! - **P1** No call of the store is made, and no handle of it is dropped, while the thread is
+//!   attached to the interpreter.
 //! - **P2** An error of the store becomes the exception of its kind.
 
 mod batch;
+mod detached;
 mod errors;
 mod keyspace;
 mod pending;

@@ -1,5 +1,6 @@
 //! Iterators over records, which fetch pages.
 
+use crate::detached::Detached;
 use crate::errors::detached;
 use crate::snapshot::released;
 use alluvium_handles::{Result, WalkDirection, WalkHandle, WalkRange, page};
@@ -102,20 +103,20 @@ struct ScanState {
 /// back at its end.
 #[pyclass(frozen, module = "alluvium._alluvium")]
 pub(crate) struct Scan {
-    state: Mutex<ScanState>,
+    state: Detached<Mutex<ScanState>>,
     flags: u32,
 }
 
 impl Scan {
     pub(crate) fn new(walk: WalkHandle, flags: u32) -> Scan {
         Scan {
-            state: Mutex::new(ScanState {
+            state: Detached::new(Mutex::new(ScanState {
                 walk: Some(walk),
                 page: Vec::new(),
                 at: 0,
                 filled: 0,
                 is_over: false,
-            }),
+            })),
             flags,
         }
     }

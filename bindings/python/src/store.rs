@@ -1,7 +1,8 @@
 //! Stores.
 
 use crate::batch::RawBatch;
-use crate::errors::{detached, exception};
+use crate::detached::Detached;
+use crate::errors::detached;
 use crate::pending::Pending;
 use crate::snapshot::RawSnapshot;
 use crate::transaction::RawTransaction;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 /// An open store.
 #[pyclass(subclass, frozen, module = "alluvium._alluvium")]
 pub(crate) struct RawStore {
-    pub(crate) handle: StoreHandle,
+    pub(crate) handle: Detached<StoreHandle>,
 }
 
 #[pymethods]
@@ -25,7 +26,9 @@ impl RawStore {
             let options: Options = options.parse()?;
             StoreHandle::open(path.as_deref(), &options)
         })?;
-        Ok(RawStore { handle })
+        Ok(RawStore {
+            handle: Detached::new(handle),
+        })
     }
 
     /// Closes the store.
@@ -75,9 +78,10 @@ impl RawStore {
         detached(py, || batch.with(|batch| self.handle.write(batch)))
     }
 
-    fn _start_write(&self, batch: &RawBatch) -> PyResult<Pending> {
-        let started = batch.with(|batch| Ok(self.handle.db()?.write_async(batch.clone())));
-        Ok(Pending::write(started.map_err(|error| exception(&error))?))
+    fn _start_write(&self, py: Python<'_>, batch: &RawBatch) -> PyResult<Pending> {
+        detached(py, || {
+            batch.with(|batch| Ok(Pending::write(self.handle.db()?.write_async(batch.clone()))))
+        })
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
@@ -124,7 +128,9 @@ impl RawStore {
             let options: TransactionOptions = options.parse()?;
             self.handle.begin(&options)
         })?;
-        Ok(RawTransaction { handle })
+        Ok(RawTransaction {
+            handle: Detached::new(handle),
+        })
     }
 }
 

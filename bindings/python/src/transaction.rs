@@ -1,5 +1,6 @@
 //! Transactions.
 
+use crate::detached::Detached;
 use crate::errors::detached;
 use crate::keyspace::{RawKeyspace, time, value};
 use crate::scan::{Scan, ScanRange};
@@ -11,7 +12,7 @@ use pyo3::types::PyBytes;
 /// A transaction.
 #[pyclass(subclass, frozen, module = "alluvium._alluvium")]
 pub(crate) struct RawTransaction {
-    pub(crate) handle: TransactionHandle,
+    pub(crate) handle: Detached<TransactionHandle>,
 }
 
 #[pymethods]

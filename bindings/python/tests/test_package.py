@@ -286,6 +286,34 @@ class Lifetimes(unittest.TestCase):
             gc.collect()
             store(place + "/s").close()
 
+    def test_a_thousand_openings_keep_no_memory(self) -> None:
+        def cycle(number: int) -> None:
+            s = store()
+            k = s["k"]
+            k[b"a"] = b"1"
+            scan = k.range()
+            next(scan)
+            t = s.begin()
+            t.put(k, b"b", b"2")
+            if number % 2:
+                s.close(force=True)
+
+        def resident() -> int:
+            return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+        if "MALLOC_ARENA_MAX" not in os.environ:
+            # The allocator of C keeps memory for each thread that has used it.
+            command = [sys.executable, __file__, "Lifetimes." + self._testMethodName]
+            done = subprocess.run(command, env=os.environ | {"MALLOC_ARENA_MAX": "1"}, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return
+        for number in range(300):
+            cycle(number)
+        before = resident()
+        for number in range(700):
+            cycle(number)
+        self.assertLess(resident() - before, 16 << 20)
+
     def test_subclasses_and_weak_references_to_errors(self) -> None:
         self.assertEqual(set(errors.KINDS), set(alluvium._alluvium.ERROR_KINDS))
         for kind, value in errors.KINDS.items():
@@ -358,6 +386,26 @@ class Asynchronous(unittest.TestCase):
                     await k.aget(b"x")
 
         asyncio.run(work())
+
+
+    def test_a_store_is_dropped_while_reads_are_pending(self) -> None:
+        # Threads of the store wait for the interpreter to wake a coroutine, and the drop of the last
+        # object waits for these threads.
+        async def work(place: str) -> None:
+            k = store(place)["k"]
+            pending = [asyncio.ensure_future(k.aget(b"%d" % n)) for n in range(100)]
+            await asyncio.sleep(0)
+            for one in pending:
+                one.cancel()
+            del k, pending, one
+
+        with tempfile.TemporaryDirectory() as place:
+            s = store(place + "/s")
+            s["k"].put_many((b"%d" % n, os.urandom(20_000)) for n in range(100))
+            s.close()
+            for _ in range(20):
+                asyncio.run(work(place + "/s"))
+                gc.collect()
 
 
 class Threads(unittest.TestCase):
