@@ -1,6 +1,6 @@
 //! Batches of writes, and ingests.
 
-use crate::detached::Detached;
+use crate::detached::DetachedValue;
 use crate::errors::{detached, exception};
 use crate::keyspace::{RawKeyspace, time};
 use crate::snapshot::released;
@@ -116,13 +116,13 @@ impl RawBatch {
 /// A load of records in the order of their keys.
 #[pyclass(frozen, name = "Ingest", module = "alluvium._alluvium")]
 pub(crate) struct RawIngest {
-    handle: Detached<Mutex<Option<IngestHandle>>>,
+    handle: DetachedValue<Mutex<Option<IngestHandle>>>,
 }
 
 impl RawIngest {
     pub(crate) fn new(handle: IngestHandle) -> RawIngest {
         RawIngest {
-            handle: Detached::new(Mutex::new(Some(handle))),
+            handle: DetachedValue::new(Mutex::new(Some(handle))),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Keyspaces, and reads and writes of single keys.
 
 use crate::batch::RawIngest;
-use crate::detached::Detached;
+use crate::detached::DetachedValue;
 use crate::errors::{detached, exception};
 use crate::pending::Pending;
 use crate::scan::{Scan, ScanRange};
@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 /// A keyspace, with bytes as keys and values.
 #[pyclass(subclass, frozen, module = "alluvium._alluvium")]
 pub(crate) struct RawKeyspace {
-    pub(crate) handle: Detached<KeyspaceHandle>,
+    pub(crate) handle: DetachedValue<KeyspaceHandle>,
 }
 
 /// Returns a value as bytes.
@@ -57,7 +57,7 @@ impl RawKeyspace {
             }
         })?;
         Ok(RawKeyspace {
-            handle: Detached::new(handle),
+            handle: DetachedValue::new(handle),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Reads and writes that a coroutine waits for.
 
-use crate::detached::Detached;
+use crate::detached::DetachedValue;
 use crate::errors::exception;
 use crate::keyspace::value;
 use alluvium::{GetFuture, WriteFuture};
@@ -20,7 +20,7 @@ enum PendingCall {
 /// A read or a write that may not be done yet.
 #[pyclass(frozen, module = "alluvium._alluvium")]
 pub(crate) struct Pending {
-    call: Detached<Mutex<PendingCall>>,
+    call: DetachedValue<Mutex<PendingCall>>,
 }
 
 /// Calls a Python function when the store has made progress.
@@ -45,13 +45,13 @@ impl Wake for PythonWaker {
 impl Pending {
     pub(crate) fn read(future: GetFuture) -> Pending {
         Pending {
-            call: Detached::new(Mutex::new(PendingCall::Read(Box::new(future)))),
+            call: DetachedValue::new(Mutex::new(PendingCall::Read(Box::new(future)))),
         }
     }
 
     pub(crate) fn write(future: WriteFuture) -> Pending {
         Pending {
-            call: Detached::new(Mutex::new(PendingCall::Write(future))),
+            call: DetachedValue::new(Mutex::new(PendingCall::Write(future))),
         }
     }
 }

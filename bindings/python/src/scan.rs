@@ -1,6 +1,6 @@
 //! Iterators over records, which fetch pages.
 
-use crate::detached::Detached;
+use crate::detached::DetachedValue;
 use crate::errors::detached;
 use crate::snapshot::released;
 use alluvium_handles::{Result, WalkDirection, WalkHandle, WalkRange, page};
@@ -103,14 +103,14 @@ struct ScanState {
 /// back at its end.
 #[pyclass(frozen, module = "alluvium._alluvium")]
 pub(crate) struct Scan {
-    state: Detached<Mutex<ScanState>>,
+    state: DetachedValue<Mutex<ScanState>>,
     flags: u32,
 }
 
 impl Scan {
     pub(crate) fn new(walk: WalkHandle, flags: u32) -> Scan {
         Scan {
-            state: Detached::new(Mutex::new(ScanState {
+            state: DetachedValue::new(Mutex::new(ScanState {
                 walk: Some(walk),
                 page: Vec::new(),
                 at: 0,

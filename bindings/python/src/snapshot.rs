@@ -1,6 +1,6 @@
 //! Snapshots.
 
-use crate::detached::Detached;
+use crate::detached::DetachedValue;
 use crate::errors::detached;
 use crate::keyspace::{RawKeyspace, value};
 use crate::scan::{Scan, ScanRange};
@@ -12,13 +12,13 @@ use pyo3::types::PyBytes;
 /// The store as of one moment.
 #[pyclass(subclass, frozen, module = "alluvium._alluvium")]
 pub(crate) struct RawSnapshot {
-    handle: Detached<RwLock<Option<SnapshotHandle>>>,
+    handle: DetachedValue<RwLock<Option<SnapshotHandle>>>,
 }
 
 impl RawSnapshot {
     pub(crate) fn new(handle: SnapshotHandle) -> RawSnapshot {
         RawSnapshot {
-            handle: Detached::new(RwLock::new(Some(handle))),
+            handle: DetachedValue::new(RwLock::new(Some(handle))),
         }
     }
 

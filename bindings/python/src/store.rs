@@ -1,7 +1,7 @@
 //! Stores.
 
 use crate::batch::RawBatch;
-use crate::detached::Detached;
+use crate::detached::DetachedValue;
 use crate::errors::detached;
 use crate::pending::Pending;
 use crate::snapshot::RawSnapshot;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// An open store.
 #[pyclass(subclass, frozen, module = "alluvium._alluvium")]
 pub(crate) struct RawStore {
-    pub(crate) handle: Detached<StoreHandle>,
+    pub(crate) handle: DetachedValue<StoreHandle>,
 }
 
 #[pymethods]
@@ -27,7 +27,7 @@ impl RawStore {
             StoreHandle::open(path.as_deref(), &options)
         })?;
         Ok(RawStore {
-            handle: Detached::new(handle),
+            handle: DetachedValue::new(handle),
         })
     }
 
@@ -129,7 +129,7 @@ impl RawStore {
             self.handle.begin(&options)
         })?;
         Ok(RawTransaction {
-            handle: Detached::new(handle),
+            handle: DetachedValue::new(handle),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Transactions.
 
-use crate::detached::Detached;
+use crate::detached::DetachedValue;
 use crate::errors::detached;
 use crate::keyspace::{RawKeyspace, time, value};
 use crate::scan::{Scan, ScanRange};
@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 /// A transaction.
 #[pyclass(subclass, frozen, module = "alluvium._alluvium")]
 pub(crate) struct RawTransaction {
-    pub(crate) handle: Detached<TransactionHandle>,
+    pub(crate) handle: DetachedValue<TransactionHandle>,
 }
 
 #[pymethods]
