@@ -101,9 +101,6 @@ pub(crate) fn run_one(
             world.apply(operation)?;
             let noted = world.take_notes().into_iter().map(|note| (number, note));
             notes.borrow_mut().extend(noted);
-            if number % 16 == 0 {
-                world.note_gathering();
-            }
             if let Some((_, upkeep)) = plan
                 .knobs
                 .upkeep

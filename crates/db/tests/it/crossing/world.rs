@@ -26,7 +26,6 @@ pub(super) const SPILLED: &str = "a transaction that has spilled";
 pub(super) const OVERTAKEN: &str = "a conflict";
 pub(super) const LOST: &str = "a crash that took commits";
 pub(super) const DAMAGED: &str = "damage that a reader met";
-pub(super) const GATHERED: &str = "values that were gathered";
 
 /// Maximum number of snapshots and iterators held at once.
 pub(super) const MOST_HELD: usize = 4;
@@ -87,14 +86,6 @@ impl Drop for World<'_> {
 }
 
 impl<'p> World<'p> {
-    /// Counts whether the open store has gathered values.
-    pub(super) fn note_gathering(&self) {
-        let gathered = |db: &Db| db.stats().tree.gathered_bytes;
-        if self.db.as_ref().map_or(0, gathered) > 0 {
-            self.coverage.hit(GATHERED);
-        }
-    }
-
     pub(crate) fn new(plan: &'p StorePlan, rule: Rule, coverage: &Coverage) -> Outcome<World<'p>> {
         let names = (0..plan.keyspaces.len()).map(|number| format!("{number}"));
         let mut world = World {
