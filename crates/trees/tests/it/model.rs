@@ -120,10 +120,6 @@ fn workloads() -> Vec<(&'static str, Workload)> {
         named("values gathered", &|to| {
             (to.value_threshold, to.long_values, to.keys) = (Some(0), 2, 5000);
         }),
-        named("values gathered beside range deletes", &|to| {
-            (to.value_threshold, to.sequential, to.keys) = (Some(0), 90, 6000);
-            (to.range_deletes_in_10000, to.snapshots) = (100, 20);
-        }),
         named("large pages, compressed", &|to| {
             (to.page, to.codec, to.long_values) = (16 << 10, NodeCodec::Zstd, 3);
         }),
