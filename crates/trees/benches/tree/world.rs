@@ -149,7 +149,6 @@ impl World {
     pub(crate) fn maintain(&self, mut budget: u64) -> u64 {
         let before = budget;
         let mut maintenance = MaintenanceLimits {
-            is_idle: false,
             budget_bytes: budget,
             fits_cache: false,
             is_idle: false,
