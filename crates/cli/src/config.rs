@@ -268,7 +268,7 @@ mod tests {
             text.split(' ').map(OsString::from).collect::<Vec<_>>()
         };
         let (full, file) = completed(words("alluvium serve --config FILE --memory 64M --redis=:1")).unwrap();
-        assert_eq!(full[6..], ["--memcached=off"].map(OsString::from));
+        assert_eq!(full[7..], ["--memcached=off"].map(OsString::from));
         assert_eq!(file.unwrap().settings.len(), 3);
         let (same, none) = completed(words("alluvium get --db x key")).unwrap();
         assert!(none.is_none() && same.len() == 5);
