@@ -140,10 +140,9 @@ fn measure_directory(directory: &Path, files: usize) -> Outcome<()> {
     fs::remove_dir_all(&own)?;
     fs::create_dir_all(&own)?;
     let inputs = std::env::temp_dir().join(format!("operations-{}", std::process::id()));
-    let steps = TreeInputs::new(&inputs, files).and_then(|inputs| {
-        let steps = trees::all(&mut Place::ordinary(&own), &inputs)?;
-        Ok(steps)
-    });
+    fs::create_dir_all(&inputs)?;
+    let steps =
+        TreeInputs::new(&inputs, files).and_then(|inputs| trees::all(&mut Place::ordinary(&own), &inputs));
     fs::remove_dir_all(&inputs)?;
     for step in steps? {
         match step.seconds {
