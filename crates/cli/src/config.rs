@@ -58,6 +58,9 @@ pub(crate) fn is_switch(argument: &Arg) -> bool {
 /// Adds the settings of the configuration file that a command line names, as far as the command
 /// line and the environment do not set them, and returns the completed command line with the file.
 pub(crate) fn completed(mut words: Vec<OsString>) -> Result<(Vec<OsString>, Option<ConfigFile>)> {
+    if !words.iter().any(|word| word == "serve") {
+        return Ok((words, None));
+    }
     // What is wrong in the command line is reported when it is parsed as a whole.
     let parser = CliArguments::command().ignore_errors(true);
     let Ok(matches) = parser.try_get_matches_from(&words) else {

@@ -115,7 +115,8 @@ impl FileWriter<'_> {
         record.accessed = change.accessed.map_or(record.accessed, time);
         record.modified = change.modified.map_or(record.modified, time);
         if *change != AttributeChange::default() {
-            record.changed = now;
+            // As after a write: the record differs from the one before, whatever the clock says.
+            record.changed = now.max(record.changed.next());
             self.save(inode, &record)?;
         }
         self.reader().attributes_of(inode, &record)
