@@ -516,6 +516,33 @@ impl Error {
         matches!(self, Error::Storage(error) if error.inner().is_full())
     }
 
+    /// Returns whether the same work may succeed if it is done again from the beginning, without
+    /// any other change: another commit or transaction was in the way. A transaction must be begun
+    /// again, as [`Db::transaction`](crate::Db::transaction) does.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let stock = db.keyspace("stock")?;
+    /// let order = db.begin();
+    /// order.get(&stock, "lamps")?;
+    /// order.put(&stock, "lamps", "8")?;
+    /// stock.put("lamps", "9")?;
+    /// assert!(order.commit().unwrap_err().is_retryable());
+    /// assert!(!db.keyspace("").unwrap_err().is_retryable());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Error::Conflict { .. }
+                | Error::Deadlock { .. }
+                | Error::LockTimedOut { .. }
+                | Error::RetriesExhausted { .. }
+        )
+    }
+
     /// Returns the tier and the access that failed, if the error reports the failure of a tier
     /// after the first. Otherwise returns `None`.
     pub(crate) fn failing_tier(&self) -> Option<(u8, FailedAccess)> {

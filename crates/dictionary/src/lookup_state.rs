@@ -546,6 +546,17 @@ impl KeyState {
         Poll::Ready(Ok(ControlFlow::Continue(())))
     }
 
+    /// Returns the time, in milliseconds since 1970, from which on the key has no value unless
+    /// something is written to it, or 0 if it keeps its value. Operands that are newer than an
+    /// expiring value or a timed delete remain after it, so the key then keeps a value.
+    #[must_use]
+    pub fn ends_ms(&self) -> u64 {
+        let is_bare = self.count == 0 && self.outcome == KeyOutcome::Value && self.expires_ms != 0;
+        let deletes = self.timed.iter().filter(|(newer, _)| *newer == 0);
+        let ends = deletes.map(|(_, time_ms)| *time_ms);
+        ends.chain(is_bare.then_some(self.expires_ms)).min().unwrap_or(0)
+    }
+
     /// Applies the merge operands, assuming that there are no older messages. Returns the value, or
     /// `None` if there is none. If the operator rejects the base value, returns its error and
     /// changes nothing.

@@ -12,6 +12,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::io::Write;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,6 +80,10 @@ pub struct CreateKeyspaceCommand {
     /// The merge operator: add or append.
     #[arg(long, value_name = "NAME")]
     pub merge_operator: Option<String>,
+    /// Let each value expire this long after it was put, as in 30m or 7d, unless its put says
+    /// otherwise.
+    #[arg(long, value_name = "DURATION", value_parser = alluvium::text::parse_duration)]
+    pub default_expiry: Option<Duration>,
     /// The structure, with its options after commas. tiered: a tree that suits most data. levels:
     /// sorted runs that a policy merges, as in levels,k=4, levels,cola,r=3, levels,leveled,r=10 or
     /// levels,never. After the policy, f=3 lets merges take over more than 3 leaves in a row
@@ -168,6 +173,7 @@ impl CreateKeyspaceCommand {
             value_threshold,
             merge_operator: self.merge_operator.clone(),
             structure: Some(self.structure.clone()),
+            default_expiry_ms: self.default_expiry.map(|after| after.as_millis() as u64),
         }))?;
         store.close()?;
         Ok(CommandExit::Done)

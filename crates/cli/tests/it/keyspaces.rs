@@ -39,6 +39,35 @@ fn keyspaces_are_created_listed_renamed_and_dropped() {
 }
 
 #[test]
+fn values_of_a_keyspace_with_a_default_expiry_disappear() {
+    let place = Place::new();
+    place.done([
+        "keyspaces",
+        "create",
+        "brief",
+        "--default-expiry",
+        "1ms",
+        "--structure",
+        "paged",
+    ]);
+    place.done(["keyspaces", "create", "long", "--default-expiry", "7d"]);
+    let json = place.done(["keyspaces", "list", "--json"]).json();
+    assert_eq!(
+        (&json[0]["default_expiry_ms"], &json[1]["default_expiry_ms"]),
+        (&1.into(), &604_800_000.into())
+    );
+    for keyspace in ["brief", "long"] {
+        place.done(["put", "-k", keyspace, "a", "1"]);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    place.run(["get", "-k", "brief", "a"]).ended(1);
+    assert_eq!(place.done(["get", "-k", "long", "a"]).out, b"1");
+    place
+        .run(["keyspaces", "create", "never", "--default-expiry", "soon"])
+        .ended(2);
+}
+
+#[test]
 fn keyspaces_with_other_options_have_levels_of_their_own() {
     let place = Place::new();
     for (name, structure) in [

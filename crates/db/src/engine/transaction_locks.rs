@@ -202,6 +202,22 @@ impl Engine {
         })
     }
 
+    /// Locks a key range for a transaction if that is possible without waiting. Returns whether the
+    /// range is locked.
+    pub(crate) fn try_lock(&self, number: u64, range: &KeyRange, mode: RangeLockMode) -> bool {
+        let owner = LockOwner::Transaction(number);
+        let high = range.high.as_deref();
+        self.locks.manager.try_lock(owner, &range.low, high, mode)
+    }
+
+    /// Returns whether a write of a key outside transactions would have to wait for a lock. The
+    /// answer may be outdated when the caller receives it.
+    pub(crate) fn is_locked(&self, key: &[u8]) -> bool {
+        let range = single_key_range(key);
+        let high = range.high.as_deref();
+        self.locks.are_required() && self.locks.manager.is_locked(&range.low, high)
+    }
+
     #[cold]
     fn lock_timed_out(&self, key: &[u8], waited: Duration, holders: Vec<u64>) -> Error {
         let (keyspace, key) = self.users_key(key);

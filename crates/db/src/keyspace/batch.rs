@@ -20,7 +20,14 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<&mut Self> {
-        self.add(keyspace, key.as_ref(), MessageKind::Put, 0, value.as_ref())
+        let expires_ms = keyspace.put_expiry_ms();
+        self.add(
+            keyspace,
+            key.as_ref(),
+            MessageKind::Put,
+            expires_ms,
+            value.as_ref(),
+        )
     }
 
     /// Adds a put with an expiry time to the batch: see [`Keyspace::put_until`].

@@ -106,7 +106,8 @@ impl Ingest {
     /// After [`Error::is_full`] and I/O errors, the ingest has ended, and further calls fail with
     /// [`Error::IngestEnded`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.take(key.as_ref(), value.as_ref(), 0)
+        let expires_ms = self.keyspace.put_expiry_ms();
+        self.take(key.as_ref(), value.as_ref(), expires_ms)
     }
 
     /// Adds a record that expires at the time `expires`. Its key must be greater than all keys

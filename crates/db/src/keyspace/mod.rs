@@ -7,7 +7,9 @@
 //! The options of a new keyspace are in `options/keyspace.rs`.
 
 mod batch;
+mod expiry;
 mod ingest;
+mod pop;
 pub(crate) mod reads;
 pub(crate) mod snapshot;
 
@@ -145,7 +147,8 @@ impl Keyspace {
     /// [`Error::TooLong`]; [`Error::KeyspaceDropped`]; [`Error::is_full`] on a full disk;
     /// [`Error::Background`]; I/O errors.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write(key.as_ref(), MessageKind::Put, 0, value.as_ref())
+        let expires_ms = self.put_expiry_ms();
+        self.write(key.as_ref(), MessageKind::Put, expires_ms, value.as_ref())
     }
 
     /// Sets the value of a key until the time `expires`. After that, the key has no value, and its
@@ -328,11 +331,48 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        let key = checked_key_of(&self.open.definition, key.as_ref())?;
+        let new = new.map(|value| (value, self.put_expiry_ms()));
+        self.exchange(key.as_ref(), expected, new)
+    }
+
+    /// Like [`Keyspace::compare_and_set`], but the new value ends at the time `expires`, as one of
+    /// [`Keyspace::put_until`] does. A lock that its owner fails to release therefore ends by
+    /// itself.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use std::time::{Duration, SystemTime};
+    /// let locks = db.keyspace("locks")?;
+    /// let later = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
+    /// assert!(locks.compare_and_set_until("door", None, "alice", later)?);
+    /// assert!(!locks.compare_and_set_until("door", None, "bob", later)?);
+    /// assert_eq!(locks.expires_at("door")?, Some(later));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The same errors as [`Keyspace::put`].
+    pub fn compare_and_set_until(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> Result<bool> {
+        self.exchange(key.as_ref(), expected, Some((new.as_ref(), expiry_ms(expires))))
+    }
+
+    /// Replaces the value of a key if it equals `expected`. The new value has an expiry time in
+    /// milliseconds, or 0.
+    fn exchange(&self, key: &[u8], expected: Option<&[u8]>, new: Option<(&[u8], u64)>) -> Result<bool> {
+        let key = checked_key_of(&self.open.definition, key)?;
         let mut commit = CommitRecord::default();
         let prefix = &self.open.definition.prefix;
         match new {
-            Some(value) => commit.add_only(prefix, key, MessageKind::Put, 0, checked_value(value)?),
+            Some((value, expires_ms)) => {
+                commit.add_only(prefix, key, MessageKind::Put, expires_ms, checked_value(value)?);
+            }
             None => commit.add(prefix, key, MessageKind::Delete, 0, &[]),
         }
         let key = format::tree_key(prefix, key);
@@ -414,10 +454,14 @@ impl Keyspace {
     /// # Errors
     /// The same errors as [`Keyspace::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.contains_at(key.as_ref(), ReadPosition::Now)
+    }
+
+    pub(crate) fn contains_at(&self, key: &[u8], at: ReadPosition) -> Result<bool> {
         self.open.definition.alive()?;
-        let key = format::tree_key(&self.open.definition.prefix, key.as_ref());
+        let key = format::tree_key(&self.open.definition.prefix, key);
         let engine = &self.open.shared.engine;
-        let is_there = engine.contains(&key, &self.open.definition, ReadPosition::Now)?;
+        let is_there = engine.contains(&key, &self.open.definition, at)?;
         engine.counters.add([(EngineCounter::Gets, 1)]);
         Ok(is_there)
     }

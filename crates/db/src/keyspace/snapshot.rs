@@ -4,13 +4,14 @@ use crate::engine::ReadPosition;
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::read::futures::{GetFuture, MultiGetFuture};
-use crate::read::iter::{self, Iter};
+use crate::read::iter::{self, Iter, Keys, Values};
 use crate::read::pin::SnapshotPin;
 use crate::read::unordered::UnorderedScan;
 use crate::read::value::Value;
 use std::fmt;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A consistent view of all keyspaces as of one commit. Creating a snapshot costs almost nothing.
 /// The versions that are visible in it stay on disk as long as it exists.
@@ -23,6 +24,10 @@ use std::sync::Arc;
 /// let before = db.snapshot();
 /// rivers.put("Elbe", "1094.26 km")?;
 /// assert_eq!(before.get(&rivers, "Elbe")?.unwrap(), b"1094 km");
+/// rivers.put("Aare", "288 km")?;
+/// assert_eq!(before.first(&rivers)?.unwrap().0, b"Elbe");
+/// assert!(!before.contains(&rivers, "Aare")?);
+/// assert_eq!(before.prefix(&rivers, "E").count(), 1);
 /// # Ok::<(), alluvium::Error>(())
 /// ```
 #[derive(Clone)]
@@ -64,6 +69,27 @@ impl Snapshot {
     /// The errors of [`Keyspace::get`]; [`Error::OtherStore`].
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         keyspace.get_at(key.as_ref(), self.at(keyspace)?)
+    }
+
+    /// Returns whether a key has a value in the snapshot.
+    ///
+    /// # Errors
+    /// The same errors as [`Snapshot::get`].
+    pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        keyspace.contains_at(key.as_ref(), self.at(keyspace)?)
+    }
+
+    /// Returns the value of a key in the snapshot, and the time at which the key loses it: see
+    /// [`Keyspace::get_with_expiry`].
+    ///
+    /// # Errors
+    /// The same errors as [`Snapshot::get`].
+    pub fn get_with_expiry(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<(Value, Option<SystemTime>)>> {
+        keyspace.get_with_expiry_at(key.as_ref(), self.at(keyspace)?)
     }
 
     /// Returns the values of many keys in the snapshot, in the order of the keys.
@@ -142,5 +168,53 @@ impl Snapshot {
     #[must_use]
     pub fn iter(&self, keyspace: &Keyspace) -> Iter {
         self.range::<&[u8]>(keyspace, ..)
+    }
+
+    /// Returns an iterator over the keys with a prefix and their values in the snapshot.
+    ///
+    /// # Panics
+    /// If the keyspace belongs to another store.
+    #[must_use]
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
+        let prefix = prefix.as_ref();
+        let high = iter::behind_prefix(prefix);
+        let high = high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.range::<&[u8]>(keyspace, (Bound::Included(prefix), high))
+    }
+
+    /// Returns the first key and its value in the snapshot, or `None` if the keyspace was empty.
+    ///
+    /// # Errors
+    /// The same errors as [`Snapshot::get`].
+    pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Vec<u8>, Value)>> {
+        self.at(keyspace)?;
+        self.iter(keyspace).next().transpose()
+    }
+
+    /// Returns the last key and its value in the snapshot, or `None` if the keyspace was empty.
+    ///
+    /// # Errors
+    /// The same errors as [`Snapshot::get`].
+    pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Vec<u8>, Value)>> {
+        self.at(keyspace)?;
+        self.iter(keyspace).next_back().transpose()
+    }
+
+    /// Returns an iterator over all keys in the snapshot, in order.
+    ///
+    /// # Panics
+    /// If the keyspace belongs to another store.
+    #[must_use]
+    pub fn keys(&self, keyspace: &Keyspace) -> Keys {
+        self.iter(keyspace).keys()
+    }
+
+    /// Returns an iterator over all values in the snapshot, in the order of their keys.
+    ///
+    /// # Panics
+    /// If the keyspace belongs to another store.
+    #[must_use]
+    pub fn values(&self, keyspace: &Keyspace) -> Values {
+        self.iter(keyspace).values()
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::options::Structure;
 use alluvium_storage::NodeCodec;
+use std::time::Duration;
 
 /// Compression of a keyspace's pages on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -74,6 +75,9 @@ pub struct KeyspaceOptions {
     /// Where compactions leave values that are stored outside leaves. Only the tiered tree gathers
     /// values; levels have the option `values=moved`.
     pub value_order: ValueOrder,
+    /// How long a value that is put without an expiry time stays. `None` means for good. Counted in
+    /// whole milliseconds, at least one.
+    pub default_expiry: Option<Duration>,
 }
 
 impl KeyspaceOptions {
@@ -113,6 +117,36 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Lets each value expire this long after it was put, unless [`Keyspace::put_until`] gives
+    /// another time. It applies to all puts: of batches, transactions, ingests and conditional
+    /// writes. Values that arise only from merges do not expire. [`Keyspace::persist`] lets a
+    /// value stay.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use std::time::Duration;
+    /// let an_hour = alluvium::KeyspaceOptions::new().default_expiry(Duration::from_secs(3600));
+    /// let sessions = db.keyspace_with("sessions", &an_hour)?;
+    /// sessions.put("7", "Ada")?;
+    /// assert!(sessions.expires_at("7")?.is_some());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// [`Keyspace::put_until`]: crate::Keyspace::put_until
+    /// [`Keyspace::persist`]: crate::Keyspace::persist
+    #[must_use]
+    pub fn default_expiry(mut self, after: Duration) -> KeyspaceOptions {
+        self.default_expiry = Some(after);
+        self
+    }
+
+    /// Returns how long a value that is put without an expiry time stays, in milliseconds.
+    pub(crate) fn default_expiry_ms(&self) -> Option<u64> {
+        let whole = |after: Duration| u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1);
+        self.default_expiry.map(whole)
+    }
+
     /// Sets the merge operator by its name.
     #[must_use]
     pub fn merge_operator(mut self, name: &str) -> KeyspaceOptions {
@@ -126,6 +160,10 @@ impl KeyspaceOptions {
         let name = |name: &Option<String>| format!("{name:?}");
         let threshold = |options: &KeyspaceOptions| format!("{:?}", options.value_threshold);
         let order = |options: &KeyspaceOptions| format!("{:?}", options.value_order);
+        let expiry = |options: &KeyspaceOptions| match options.default_expiry_ms() {
+            Some(after_ms) => format!("{after_ms} ms"),
+            None => "none".to_owned(),
+        };
         let compression = |options: &KeyspaceOptions| format!("{:?}", options.compression);
         let structure = |options: &KeyspaceOptions| options.structure.to_string();
         let all = [
@@ -133,6 +171,7 @@ impl KeyspaceOptions {
             ("compression", compression(self), compression(asked)),
             ("value threshold", threshold(self), threshold(asked)),
             ("value order", order(self), order(asked)),
+            ("default expiry", expiry(self), expiry(asked)),
             (
                 "merge operator",
                 name(&self.merge_operator),

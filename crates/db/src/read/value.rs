@@ -2,6 +2,7 @@
 
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::pinned_value::PinnedValue;
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -22,6 +23,8 @@ use std::ops::Deref;
 /// let kept: alluvium::Value = picture.into_owned();
 /// drop(db);
 /// assert_eq!(kept[9_999], 7);
+///
+/// assert_eq!(alluvium::Value::from(b"1094 km".to_vec()), "1094 km");
 /// # Ok::<(), alluvium::Error>(())
 /// ```
 #[derive(Clone)]
@@ -54,6 +57,14 @@ impl Value {
     #[must_use]
     pub fn into_owned(self) -> Value {
         Value(self.0.into_vec().into())
+    }
+
+    /// Returns the value as text.
+    ///
+    /// # Errors
+    /// [`Utf8Error`](std::str::Utf8Error) if the value is not UTF-8.
+    pub fn to_str(&self) -> Result<&str, std::str::Utf8Error> {
+        std::str::from_utf8(self)
     }
 
     /// Returns whether the value refers to a page of the cache.
@@ -109,28 +120,58 @@ impl AsRef<[u8]> for Value {
     }
 }
 
+impl Borrow<[u8]> for Value {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
 impl From<Value> for Vec<u8> {
     fn from(value: Value) -> Vec<u8> {
         value.into_vec()
     }
 }
 
-impl PartialEq<[u8]> for Value {
-    fn eq(&self, other: &[u8]) -> bool {
-        **self == *other
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Value {
+        Value(bytes.into())
     }
 }
 
-impl PartialEq<&[u8]> for Value {
-    fn eq(&self, other: &&[u8]) -> bool {
-        **self == **other
+impl TryFrom<Value> for String {
+    type Error = std::string::FromUtf8Error;
+
+    fn try_from(value: Value) -> Result<String, std::string::FromUtf8Error> {
+        String::from_utf8(value.into_vec())
     }
 }
 
-impl<const N: usize> PartialEq<&[u8; N]> for Value {
-    fn eq(&self, other: &&[u8; N]) -> bool {
-        **self == **other
-    }
+/// Lets a value be compared with a type that has the bytes `$bytes` of `$other`, from both sides.
+macro_rules! compare_with {
+    ($([$($generic:tt)*] $type:ty, $other:ident => $bytes:expr;)*) => {$(
+        impl<$($generic)*> PartialEq<$type> for Value {
+            fn eq(&self, $other: &$type) -> bool {
+                **self == *$bytes
+            }
+        }
+
+        impl<$($generic)*> PartialEq<Value> for $type {
+            fn eq(&self, value: &Value) -> bool {
+                *value == *self
+            }
+        }
+    )*};
+}
+
+compare_with! {
+    [] [u8], other => other;
+    [] &[u8], other => *other;
+    [const N: usize] [u8; N], other => other;
+    [const N: usize] &[u8; N], other => *other;
+    [] Vec<u8>, other => other.as_slice();
+    [] str, other => other.as_bytes();
+    [] &str, other => other.as_bytes();
+    [] String, other => other.as_bytes();
 }
 
 impl fmt::Debug for Value {

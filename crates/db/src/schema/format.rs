@@ -56,6 +56,7 @@ use alluvium_base::{MessageKind, SequenceNumber};
 use alluvium_dictionary::record::MAX_KEY;
 use alluvium_storage::NodeCodec;
 use smallvec::SmallVec;
+use std::time::Duration;
 
 /// The number of a keyspace.
 pub type KeyspaceId = u32;
@@ -402,13 +403,19 @@ const KEYSPACE_FORMAT: u8 = 2;
 const STRUCTURED_FORMAT: u8 = 3;
 /// Like `KEYSPACE_FORMAT`, of a keyspace in the tiered tree whose values are gathered.
 const GATHERED_FORMAT: u8 = 4;
+/// Like `KEYSPACE_FORMAT`, but followed by the structure's options (empty if it has none), the order
+/// of separate values (1 if they are gathered, otherwise 0), and the default expiry in milliseconds
+/// or 0. Written only for keyspaces with a default expiry.
+const EXPIRING_FORMAT: u8 = 5;
 const DEFAULT_THRESHOLD: u32 = u32::MAX;
 
 /// Encodes the catalog value that describes a keyspace.
 pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> Vec<u8> {
     let mut out = Vec::new();
     let built_with = options.structure.built_with();
+    let expiry_ms = options.default_expiry_ms();
     let format = match (&built_with, options.value_order) {
+        _ if expiry_ms.is_some() => EXPIRING_FORMAT,
         (None, ValueOrder::Written) => KEYSPACE_FORMAT,
         (None, ValueOrder::Gathered) => GATHERED_FORMAT,
         (Some(_), _) => STRUCTURED_FORMAT,
@@ -425,10 +432,19 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
         .bytes(operator.as_bytes())
         .varint(filter.len() as u64)
         .bytes(filter.as_bytes());
-    if let Some(text) = built_with {
+    let text = match format {
+        EXPIRING_FORMAT => Some(built_with.unwrap_or_default()),
+        _ => built_with,
+    };
+    if let Some(text) = text {
         ByteWriter::new(&mut out)
             .varint(text.len() as u64)
             .bytes(text.as_bytes());
+    }
+    if let Some(expiry_ms) = expiry_ms {
+        ByteWriter::new(&mut out)
+            .u8(u8::from(options.value_order == ValueOrder::Gathered))
+            .u64(expiry_ms);
     }
     out
 }
@@ -463,9 +479,9 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
         }),
         b'k' => {
             let format = reader.u8().map_err(cut)?;
-            if !matches!(format, KEYSPACE_FORMAT | STRUCTURED_FORMAT | GATHERED_FORMAT) {
+            if !(KEYSPACE_FORMAT..=EXPIRING_FORMAT).contains(&format) {
                 return Err(format!(
-                    "a keyspace in format {format}, but this version supports only {KEYSPACE_FORMAT} to {GATHERED_FORMAT}: open the store with the version that wrote it, or with a newer one"
+                    "a keyspace in format {format}, but this version supports only {KEYSPACE_FORMAT} to {EXPIRING_FORMAT}: open the store with the version that wrote it, or with a newer one"
                 ));
             }
             let id = reader.u32().map_err(cut)?;
@@ -483,8 +499,24 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
             let operator = text(part().map_err(cut)?)?;
             let filter = text(part().map_err(cut)?)?;
             let structure = match format {
-                STRUCTURED_FORMAT => structure_of(kind, &text(part().map_err(cut)?)?)?,
+                STRUCTURED_FORMAT | EXPIRING_FORMAT => match text(part().map_err(cut)?)? {
+                    text if text.is_empty() && format == EXPIRING_FORMAT => Structure::Tiered,
+                    text => structure_of(kind, &text)?,
+                },
                 _ => Structure::Tiered,
+            };
+            let (value_order, default_expiry) = match format {
+                GATHERED_FORMAT => (ValueOrder::Gathered, None),
+                EXPIRING_FORMAT => {
+                    let value_order = match reader.u8().map_err(cut)? {
+                        0 => ValueOrder::Written,
+                        1 => ValueOrder::Gathered,
+                        other => return Err(format!("a value order with the number {other}")),
+                    };
+                    let after = Duration::from_millis(reader.u64().map_err(cut)?);
+                    (value_order, Some(after))
+                }
+                _ => (ValueOrder::Written, None),
             };
             Ok(CatalogRecord::Keyspace {
                 name: text(name)?,
@@ -496,10 +528,8 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
                     merge_operator: (!operator.is_empty()).then_some(operator),
                     compaction_filter: (!filter.is_empty()).then_some(filter),
                     structure,
-                    value_order: match format {
-                        GATHERED_FORMAT => ValueOrder::Gathered,
-                        _ => ValueOrder::Written,
-                    },
+                    value_order,
+                    default_expiry,
                 },
             })
         }
@@ -616,9 +646,38 @@ mod tests {
         assert_eq!(value, b"\x04\x2c\x01\0\0\0\0\xff\xff\xff\xff\0\0");
         let decoded = decode_catalog(&keyspace_key("blocks"), &value).unwrap();
         assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == gathered));
-        let newer = [&[5], &value[1..]].concat();
+        let newer = [&[6], &value[1..]].concat();
         let refused = decode_catalog(&keyspace_key("blocks"), &newer).unwrap_err();
-        assert!(refused.contains("supports only 2 to 4"), "{refused}");
+        assert!(refused.contains("supports only 2 to 5"), "{refused}");
+    }
+
+    #[test]
+    fn a_keyspace_with_a_default_expiry_keeps_it_with_every_structure() {
+        let key = keyspace_key("sessions");
+        let expiring = KeyspaceOptions::new().default_expiry(Duration::from_millis(258));
+        let value = encode_keyspace(300, 0, &expiring);
+        let head = b"\x05\x2c\x01\0\0\0\0\xff\xff\xff\xff\0\0";
+        assert_eq!(value, [&head[..], b"\0\0\x02\x01\0\0\0\0\0\0"].concat());
+        let all = [
+            (0, expiring.clone()),
+            (0, expiring.clone().value_order(ValueOrder::Gathered)),
+            (4, expiring.clone().structure("paged,bplus".parse().unwrap())),
+            (3, expiring.structure("hashed,index=trie".parse().unwrap())),
+        ];
+        for (kind, asked) in all {
+            let value = encode_keyspace(300, kind, &asked);
+            let CatalogRecord::Keyspace { options, .. } = decode_catalog(&key, &value).unwrap() else {
+                panic!("it is a keyspace")
+            };
+            assert_eq!(options, asked);
+            for len in 0..value.len() {
+                assert!(
+                    decode_catalog(&key, &value[..len]).is_err(),
+                    "{len} of {}",
+                    value.len()
+                );
+            }
+        }
     }
 
     #[test]
@@ -646,6 +705,7 @@ mod tests {
             compaction_filter: None,
             structure: Structure::Tiered,
             value_order: ValueOrder::Written,
+            default_expiry: None,
         };
         let value = encode_keyspace(300, 7, &options);
         assert_eq!(value, b"\x02\x2c\x01\0\0\x07\x01\0\x02\0\0\x03add\0");

@@ -17,6 +17,21 @@ impl Transaction {
         self.acquire(&range.low, range.high.as_deref(), mode)
     }
 
+    /// Locks a range as [`Transaction::lock`] does, but only if that is possible without waiting.
+    /// Returns whether the range is locked.
+    pub(super) fn try_lock(&self, range: &KeyRange, mode: RangeLockMode) -> Result<bool> {
+        self.limit_locks()?;
+        let (open, engine) = (&self.handle.open, self.engine());
+        let locked = engine.try_lock(open.number, range, mode);
+        if let Some(how) = open.ending() {
+            // Another thread has ended the transaction (T4).
+            self.handle.end(how);
+            engine.locks.release_late(open.number);
+            self.enter_open().map(drop)?;
+        }
+        Ok(locked)
+    }
+
     fn acquire(&self, low: &[u8], high: Option<&[u8]>, mode: RangeLockMode) -> Result<()> {
         let (most, open) = (self.options.lock_timeout, &self.handle.open);
         let timeout = open.time_left().map_or(most, |left| left.min(most));

@@ -31,6 +31,7 @@
 //! - **T5** Threads that share a transaction see its writes change one call at a time. No thread
 //!   waits for a lock or reads the store while it holds the mutex of the writes.
 
+mod claim;
 mod commit;
 mod depend;
 pub(crate) mod joint;

@@ -10,7 +10,7 @@ use crate::keyspace::Keyspace;
 use crate::locking::fault::{IsolationFault, is_planted};
 use crate::read::iter::{self, Iter};
 use crate::read::pin::SnapshotPin;
-use crate::read::value::KeyValuePair;
+use crate::read::value::{KeyValuePair, Value};
 use crate::transaction::write_set::{BaseWalk, OverlayIter, WriteSetLayer, slices};
 use alluvium_dictionary::range::KeyRange;
 use std::fmt;
@@ -25,6 +25,15 @@ pub(super) enum StoreWalk<'t> {
     Locked(LockedWalk<'t>),
     /// The iterator could not be created.
     Failed(Option<Error>),
+}
+
+/// The purpose of an iterator, which determines what it reads and what the transaction depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WalkIntent {
+    /// The transaction depends on what is scanned as far as its isolation level requires.
+    Read,
+    /// The transaction looks for keys to claim, and depends on none of the others.
+    Untracked,
 }
 
 impl BaseWalk for StoreWalk<'_> {
@@ -68,6 +77,7 @@ pub struct TransactionIter<'t> {
     overlay: OverlayIter<OverlayIter<StoreWalk<'t>, SpilledWalk>, WriteSetLayer>,
     /// The iterator's range of tree keys.
     range: KeyRange,
+    intent: WalkIntent,
     /// Number by which the read tracker identifies the iterator. `None` before the first key is
     /// requested.
     tracked: Option<u64>,
@@ -120,9 +130,42 @@ impl Transaction {
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
     ) -> TransactionIter<'_> {
-        let bounds = slices(&range);
-        let definition = keyspace.definition();
-        let range = iter::bounds::<&[u8]>(definition, &bounds);
+        self.walk(keyspace, slices(&range), WalkIntent::Read)
+    }
+
+    /// Returns an iterator like that of [`Transaction::range`], but over the newest versions. The
+    /// transaction neither locks nor depends on what the iterator scans.
+    pub(super) fn untracked_range<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> TransactionIter<'_> {
+        self.walk(keyspace, slices(&range), WalkIntent::Untracked)
+    }
+
+    /// Returns the first key of a keyspace and its value, or `None` if the keyspace is empty.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`]; [`Error::NotOrdered`].
+    pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter(keyspace).next().transpose()
+    }
+
+    /// Returns the last key of a keyspace and its value, or `None` if the keyspace is empty.
+    ///
+    /// # Errors
+    /// As [`Transaction::first`].
+    pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter(keyspace).next_back().transpose()
+    }
+
+    fn walk(
+        &self,
+        keyspace: &Keyspace,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        intent: WalkIntent,
+    ) -> TransactionIter<'_> {
+        let range = iter::bounds::<&[u8]>(keyspace.definition(), &bounds);
         // Under one lock, because a spill moves writes from the memory to disk.
         let own = self.own.lock();
         let set = own.sets.get(&keyspace.number());
@@ -131,7 +174,7 @@ impl Transaction {
         let spilled = own.spilled.walk(keyspace, &range, self.handle.open.now_ms);
         drop(own);
         let base = match spilled {
-            Ok(spilled) => OverlayIter::new(spilled, self.base(keyspace, &range)),
+            Ok(spilled) => OverlayIter::new(spilled, self.base(keyspace, &range, intent)),
             Err(error) => OverlayIter::new(None, StoreWalk::Failed(Some(error))),
         };
         TransactionIter {
@@ -139,6 +182,7 @@ impl Transaction {
             keyspace: keyspace.clone(),
             overlay: OverlayIter::new(set, base),
             range,
+            intent,
             tracked: None,
             front: None,
             back: None,
@@ -156,7 +200,7 @@ impl Transaction {
         self.range::<&[u8]>(keyspace, (Bound::Included(prefix), high))
     }
 
-    fn base(&self, keyspace: &Keyspace, range: &KeyRange) -> StoreWalk<'_> {
+    fn base(&self, keyspace: &Keyspace, range: &KeyRange, intent: WalkIntent) -> StoreWalk<'_> {
         if let Err(error) = keyspace.definition().require_order() {
             return StoreWalk::Failed(Some(error));
         }
@@ -164,10 +208,14 @@ impl Transaction {
             Ok(entered) => entered,
             Err(error) => return StoreWalk::Failed(Some(error)),
         };
-        let Some(place) = self.handle.open.place() else {
-            return StoreWalk::Locked(LockedWalk::new(self, keyspace, range.clone()));
+        let pinned = match (intent, self.handle.open.place()) {
+            (WalkIntent::Untracked, _) => SnapshotPin::now(&self.shared),
+            (WalkIntent::Read, Some(place)) => SnapshotPin::at(&self.shared, place),
+            (WalkIntent::Read, None) => {
+                return StoreWalk::Locked(LockedWalk::new(self, keyspace, range.clone()));
+            }
         };
-        let pinned = SnapshotPin::at(&self.shared, place).by_clock(self.handle.open.now_ms);
+        let pinned = pinned.by_clock(self.handle.open.now_ms);
         let iter = Iter::new(keyspace.handle(), range.clone(), Some(Arc::new(pinned)));
         StoreWalk::Then(Box::new(iter))
     }
@@ -239,7 +287,7 @@ impl<'t> TransactionIter<'t> {
     /// transaction tracks no reads.
     fn track(&mut self) -> Result<()> {
         let transaction = self.transaction;
-        if self.tracked.is_some() {
+        if self.tracked.is_some() || self.intent == WalkIntent::Untracked {
             return Ok(());
         }
         let Some(consequence) = transaction.scan_consequence(&self.keyspace) else {

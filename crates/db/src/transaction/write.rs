@@ -37,7 +37,7 @@ impl Transaction {
     pub fn put(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
         self.write(keyspace, key, value.len(), KeyWriteKind::Replace, |set| {
-            set.write(key, Some(value), 0);
+            set.write(key, Some(value), keyspace.put_expiry_ms());
             Ok(())
         })
     }
@@ -195,8 +195,9 @@ impl Transaction {
             if self.is_current(&own, &moment, keyspace, key)
                 || is_planted(IsolationFault::CompareAndSetIsNotAtomic)
             {
+                let expires_ms = new.map_or(0, |_| keyspace.put_expiry_ms());
                 self.change(&mut own, keyspace, |set| {
-                    set.write(key, new, 0);
+                    set.write(key, new, expires_ms);
                     Ok(())
                 })?;
                 return Ok(true);

@@ -29,6 +29,7 @@ pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {
             "merge_operator": options.merge_operator,
             "compaction_filter": options.compaction_filter,
             "structure": options.structure.to_string(),
+            "default_expiry_ms": options.default_expiry.map(|after| after.as_millis() as u64),
         }));
     }
     Ok(all.into())

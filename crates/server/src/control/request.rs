@@ -3,6 +3,7 @@
 use alluvium::{Compression, KeyspaceOptions};
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::time::Duration;
 
 /// A management operation on a store. Unless a variant names its reply, the reply only reports
 /// success or failure.
@@ -312,6 +313,10 @@ pub struct NewKeyspace {
     /// used.
     #[serde(default)]
     pub structure: Option<String>,
+    /// How long, in milliseconds, a value stays that is put without an expiry time. If absent, it
+    /// stays for good.
+    #[serde(default)]
+    pub default_expiry_ms: Option<u64>,
 }
 
 /// Returns the name of a compression algorithm.
@@ -332,6 +337,7 @@ impl NewKeyspace {
         let mut options = KeyspaceOptions::new().compression(compression);
         options.value_threshold = self.value_threshold;
         options.merge_operator.clone_from(&self.merge_operator);
+        options.default_expiry = self.default_expiry_ms.map(Duration::from_millis);
         Some(options)
     }
 }

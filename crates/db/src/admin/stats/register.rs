@@ -272,6 +272,12 @@ pub(super) const WORK: &[MetricRow] = rows! {
     "debt.held_commits", Count, Gauge, |s| s.held_commits, "Commits since the oldest snapshot.";
     "tree.height", Count, Gauge, |s| s.tree_height, "Levels of the tree.";
     "tree.runs", Count, Gauge, |s| s.tree_runs, "Largest number of runs on the path of a lookup.";
+    "tree.leaves_adopted", Count, Counter, |s| s.tree.adopted.0,
+        "Leaves that compactions reused without reading them.";
+    "tree.leaves_dropped", Count, Counter, |s| s.tree.dropped_leaves,
+        "Leaves that compactions dropped without reading them, because ranges of keys were deleted.";
+    "tree.gathered_bytes", Bytes, Counter, |s| s.tree.gathered_bytes,
+        "Bytes of separate values that compactions wrote again because they were scattered.";
     "debt.pending_bytes", Bytes, Gauge, |s| s.debt.pending_bytes,
         "Bytes that due compactions will read.";
     "debt.running_bytes", Bytes, Gauge, |s| s.debt.running_bytes,

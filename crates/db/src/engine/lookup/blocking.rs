@@ -15,6 +15,7 @@ use alluvium_dictionary::lookup_state::LookupState;
 use alluvium_dictionary::merge::MergeOperator;
 use alluvium_dictionary::pinned_value::PinnedValue;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Number of keys by which a batch's prefetches run ahead of its lookups.
@@ -54,7 +55,21 @@ impl Engine {
         definition: &KeyspaceDefinition,
         at: ReadPosition,
     ) -> Result<Option<PinnedValue>> {
-        self.get_with(key, definition, LongValues::Read, || self.moment(at))
+        self.get_with(key, definition, LongValues::Read, || self.moment(at), |_| {})
+    }
+
+    /// Like [`Engine::get`], but also returns the time, in milliseconds since 1970, from which on
+    /// the key has no value unless something is written to it, or 0 if it keeps its value.
+    pub(crate) fn get_with_expiry(
+        &self,
+        key: &[u8],
+        definition: &KeyspaceDefinition,
+        at: ReadPosition,
+    ) -> Result<Option<(PinnedValue, u64)>> {
+        let ends_ms = Cell::new(0);
+        let inspect = |gather: &LookupState<'_>| ends_ms.set(gather.known.ends_ms());
+        let found = self.get_with(key, definition, LongValues::Read, || self.moment(at), inspect)?;
+        Ok(found.map(|value| (value, ends_ms.get())))
     }
 
     /// Returns whether a key of the keyspace has a value.
@@ -64,7 +79,8 @@ impl Engine {
         definition: &KeyspaceDefinition,
         at: ReadPosition,
     ) -> Result<bool> {
-        let found = self.get_with(key, definition, LongValues::LeftOut, || self.moment(at))?;
+        let moment = || self.moment(at);
+        let found = self.get_with(key, definition, LongValues::LeftOut, moment, |_| {})?;
         Ok(found.is_some())
     }
 
@@ -79,9 +95,11 @@ impl Engine {
         now_ms: u64,
     ) -> Result<Option<PinnedValue>> {
         let moment = || self.moment(at).by_clock(now_ms);
-        self.get_with(key, definition, long_values, moment)
+        self.get_with(key, definition, long_values, moment, |_| {})
     }
 
+    /// Returns the value of a key. Calls `inspect` with what was found before the value is
+    /// computed.
     #[inline]
     fn get_with(
         &self,
@@ -89,6 +107,7 @@ impl Engine {
         definition: &KeyspaceDefinition,
         long_values: LongValues,
         moment: impl Fn() -> ReadView,
+        inspect: impl Fn(&LookupState<'_>),
     ) -> Result<Option<PinnedValue>> {
         let key = LookupKey::new(key);
         let rules = &definition.rules;
@@ -107,6 +126,7 @@ impl Engine {
             if !gather.is_decided() {
                 reader.gather(key, &mut gather)?;
             }
+            inspect(&gather);
             let reads = fetch::waited().wrapping_sub(before);
             return self.finish(gather, offers, key, &moment, Some(reads));
         }

@@ -204,6 +204,25 @@ impl LockManager {
         }
     }
 
+    /// Locks a range as [`LockManager::lock`] does, but only if no other owner's lock or earlier
+    /// request conflicts. Never waits. Returns whether the owner has the lock.
+    pub(crate) fn try_lock(
+        &self,
+        owner: LockOwner,
+        low: &[u8],
+        high: Option<&[u8]>,
+        mode: RangeLockMode,
+    ) -> bool {
+        debug_assert!(high.is_none_or(|high| low < high), "a lock has keys");
+        self.change(|state| state.try_ask(owner, low, high, mode))
+    }
+
+    /// Returns whether an owner without locks would have to wait for the exclusive lock on a range.
+    /// The answer may be outdated when the caller receives it.
+    pub(crate) fn is_locked(&self, low: &[u8], high: Option<&[u8]>) -> bool {
+        self.state.with(|state| state.is_locked(low, high))
+    }
+
     /// Delays an owner that holds no locks for as long as requests are waiting and locks are being
     /// released.
     fn hold_back(&self, owner: LockOwner) {

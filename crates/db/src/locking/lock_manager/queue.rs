@@ -8,6 +8,9 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
+/// The number of an owner that holds no locks and makes no requests. Owners are numbered from 1.
+const NOBODY: u64 = 0;
+
 /// A lock request that must wait.
 #[derive(Debug)]
 struct LockRequest {
@@ -98,6 +101,42 @@ impl LockState {
         self.queue.insert(ticket, waiter);
         self.break_cycles(owner.number());
         LockAnswer::Waits(ticket)
+    }
+
+    /// Grants a request if that is possible immediately, and returns whether it is granted. A
+    /// request that is not granted does not enter the queue.
+    pub(super) fn try_ask(
+        &mut self,
+        owner: LockOwner,
+        low: &[u8],
+        high: Option<&[u8]>,
+        mode: RangeLockMode,
+    ) -> bool {
+        if self.segments.covers(owner.number(), low, high, mode) {
+            return true;
+        }
+        let request = LockRequest {
+            owner,
+            low: InlineKey::from_slice(low),
+            high: high.map(InlineKey::from_slice),
+            mode,
+        };
+        let is_free = self.blockers(self.next, &request).is_empty();
+        if is_free {
+            self.grant(&request);
+        }
+        is_free
+    }
+
+    /// Returns whether an owner without locks would have to wait for the exclusive lock on a range.
+    pub(super) fn is_locked(&self, low: &[u8], high: Option<&[u8]>) -> bool {
+        let request = LockRequest {
+            owner: LockOwner::Commit(NOBODY),
+            low: InlineKey::from_slice(low),
+            high: high.map(InlineKey::from_slice),
+            mode: RangeLockMode::Exclusive,
+        };
+        !self.blockers(self.next, &request).is_empty()
     }
 
     fn grant(&mut self, waiter: &LockRequest) {

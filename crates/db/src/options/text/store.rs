@@ -117,7 +117,7 @@ impl FromStr for KeyspaceOptions {
 
     /// Parses the options of a keyspace: `--structure STRUCTURE` (see [`Structure`]),
     /// `--compression none|lz4|zstd`, `--value-threshold SIZE`, `--merge-operator NAME`,
-    /// `--compaction-filter NAME`.
+    /// `--compaction-filter NAME`, `--default-expiry DURATION`.
     fn from_str(text: &str) -> Result<KeyspaceOptions> {
         let mut flags = FlagReader::new(text)?;
         let mut options = KeyspaceOptions::new();
@@ -128,6 +128,7 @@ impl FromStr for KeyspaceOptions {
                 "value-threshold" => options.value_threshold(flags.value(short_length)?),
                 "merge-operator" => options.merge_operator(&flags.value(number::<String>)?),
                 "compaction-filter" => options.compaction_filter(&flags.value(number::<String>)?),
+                "default-expiry" => options.default_expiry(flags.value(parse_duration)?),
                 other => {
                     let flags = [
                         "structure",
@@ -135,6 +136,7 @@ impl FromStr for KeyspaceOptions {
                         "value-threshold",
                         "merge-operator",
                         "compaction-filter",
+                        "default-expiry",
                     ];
                     return Err(unknown(other, &flags));
                 }
@@ -216,13 +218,14 @@ mod tests {
     #[test]
     fn options_of_keyspaces_and_transactions_are_read() {
         let text = "--structure levels,k=8 --compression zstd --value-threshold 2K --merge-operator add \
-                    --compaction-filter old";
+                    --compaction-filter old --default-expiry 90s";
         let built = KeyspaceOptions::new()
             .structure("levels,k=8".parse().unwrap())
             .compression(Compression::Zstd)
             .value_threshold(2048)
             .merge_operator("add")
-            .compaction_filter("old");
+            .compaction_filter("old")
+            .default_expiry(Duration::from_secs(90));
         assert_eq!(text.parse::<KeyspaceOptions>().unwrap(), built);
         let text = "--isolation snapshot --locking --durability process --lock-timeout 5s --timeout 1m \
                     --max-tracked 9 --memory 1M --max-write-bytes 2M --max-tries 3 --frees-space";

@@ -110,6 +110,7 @@ pub(crate) fn run_one(
                 world.apply(upkeep)?;
             }
         }
+        world.count_background_events();
         Ok::<(), String>(())
     }));
     IS_WATCHED.set(false);
