@@ -17,7 +17,7 @@ impl FileWriter<'_> {
         if self.entry_to_change(parent, name)?.is_some() {
             return Err(exists(parent, name));
         }
-        let inode = self.context.next_inode()?;
+        let inode = self.context.next_inode(parent)?;
         let mut record = self.new_record(&directory, node)?;
         record.links = 1;
         let has_contents = matches!(node.kind, FileKind::Regular | FileKind::Directory);
@@ -50,7 +50,7 @@ impl FileWriter<'_> {
 
     pub(crate) fn create_unnamed(&self, parent: Inode, node: &NewNode<'_>) -> Result<Attributes> {
         let directory = self.load_living_directory(parent)?;
-        let inode = self.context.next_inode()?;
+        let inode = self.context.next_inode(parent)?;
         let mut record = self.new_record(&directory, node)?;
         // Its blocks stand before those of the directory's files.
         record.locality = directory.locality;

@@ -56,8 +56,8 @@ pub(crate) trait OperationContext {
     fn layout(&self) -> FileLayout;
     fn now(&self) -> Timestamp;
     fn generation(&self) -> u64;
-    /// Returns an inode number that has never been used.
-    fn next_inode(&self) -> Result<Inode>;
+    /// Returns a number that has never been used, for an inode that is created in a directory.
+    fn next_inode(&self, directory: Inode) -> Result<Inode>;
     /// Returns whether an inode whose last name is removed must be kept as an orphan.
     fn must_keep(&self, inode: Inode) -> bool;
     /// Returns whether a change of a directory's names is noted in its times.

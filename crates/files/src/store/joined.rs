@@ -49,8 +49,8 @@ impl OperationContext for JoinedContext<'_> {
         self.store.generation
     }
 
-    fn next_inode(&self) -> Result<Inode> {
-        self.store.next_inode()
+    fn next_inode(&self, directory: Inode) -> Result<Inode> {
+        self.store.next_inode(directory)
     }
 
     /// Others may hold an inode that they see, so it is removed after the commit.

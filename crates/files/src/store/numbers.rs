@@ -1,7 +1,9 @@
 //! Inode numbers.
 //!
 //! Numbers are reserved in ranges, by commits of their own, so that operations do not depend on a
-//! counter. A number is never used twice: what a crash or a rollback leaves unused stays unused. If
+//! counter. What is created in one directory gets consecutive numbers, also if much time passes in
+//! between, so that a reader of the directory finds its inodes, and the contents in them, together.
+//! A number is never used twice: what a crash or a rollback leaves unused stays unused. If
 //! a crash loses a reservation, everything that was created with its numbers is lost as well, and
 //! the next opening has another generation.
 
@@ -11,10 +13,21 @@ use crate::records::{FileKeyspaces, RecordSpace, format};
 use crate::types::Inode;
 use alluvium::{Db, Durability, TransactionOptions};
 use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ops::Range;
 
 /// Number of inode numbers that a commit reserves.
-/// Tuning: `1024` since 2026-11-29.
-const RESERVED_AT_ONCE: u64 = 1024;
+/// Tuning: `65536` since 2026-11-30: the ranges of 1,024 directories. What is left of them when the
+/// file system is closed stays unused, and there are 2^56 numbers.
+const RESERVED_AT_ONCE: u64 = 1 << 16;
+
+/// Number of consecutive inode numbers for what is created in one directory.
+/// Tuning: `64` since 2026-11-30: a leaf of the tree holds about half as many inodes.
+const OF_DIRECTORY: u64 = 64;
+
+/// Most directories whose ranges are remembered.
+/// Tuning: `4096` since 2026-11-30: 200 KiB of memory.
+const MOST_DIRECTORIES: usize = 4096;
 
 /// The first number after the root's. Not a tuning parameter.
 const FIRST: u64 = Inode::ROOT.0 + 1;
@@ -22,27 +35,38 @@ const FIRST: u64 = Inode::ROOT.0 + 1;
 /// Hands out inode numbers.
 #[derive(Debug, Default)]
 pub(super) struct InodeNumbers {
-    range: Mutex<NumberRange>,
+    ranges: Mutex<NumberRanges>,
 }
 
 #[derive(Debug, Default)]
-struct NumberRange {
-    next: u64,
-    end: u64,
+struct NumberRanges {
+    /// What is reserved, and belongs to no directory yet.
+    free: Range<u64>,
+    /// What is left of the range of each directory that was used recently.
+    of_directories: HashMap<Inode, Range<u64>>,
 }
 
 impl InodeNumbers {
-    pub(super) fn next(&self, db: &Db, spaces: &FileKeyspaces) -> Result<Inode> {
-        let mut range = self.range.lock();
-        if range.next == range.end {
-            let next = reserve(db, spaces)?;
-            *range = NumberRange {
-                next,
-                end: next + RESERVED_AT_ONCE,
-            };
+    /// Returns the number of an inode that is created in a directory.
+    pub(super) fn next(&self, db: &Db, spaces: &FileKeyspaces, directory: Inode) -> Result<Inode> {
+        let mut ranges = self.ranges.lock();
+        let NumberRanges { free, of_directories } = &mut *ranges;
+        if let Some(number) = of_directories.get_mut(&directory).and_then(Iterator::next) {
+            return Ok(Inode(number));
         }
-        range.next += 1;
-        Ok(Inode(range.next - 1))
+        if free.is_empty() {
+            let first = reserve(db, spaces)?;
+            *free = first..first + RESERVED_AT_ONCE;
+        }
+        let first = free.start;
+        free.start += OF_DIRECTORY;
+        debug_assert!(free.start <= free.end, "reservations consist of whole ranges");
+        if of_directories.len() >= MOST_DIRECTORIES {
+            // Directories that are used again get other ranges.
+            of_directories.clear();
+        }
+        of_directories.insert(directory, first + 1..first + OF_DIRECTORY);
+        Ok(Inode(first))
     }
 }
 

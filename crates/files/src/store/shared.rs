@@ -111,8 +111,8 @@ impl OperationContext for SingleContext<'_> {
         self.store.generation
     }
 
-    fn next_inode(&self) -> Result<Inode> {
-        self.store.next_inode()
+    fn next_inode(&self, directory: Inode) -> Result<Inode> {
+        self.store.next_inode(directory)
     }
 
     fn must_keep(&self, inode: Inode) -> bool {
@@ -133,10 +133,10 @@ enum ChangeAttempt<T> {
 }
 
 impl FileStore {
-    pub(super) fn next_inode(&self) -> Result<Inode> {
+    pub(super) fn next_inode(&self, directory: Inode) -> Result<Inode> {
         match &self.branch {
-            None => self.numbers.next(&self.db, &self.spaces),
-            Some(branch) => branch.origin.next_inode(),
+            None => self.numbers.next(&self.db, &self.spaces, directory),
+            Some(branch) => branch.origin.next_inode(directory),
         }
     }
 
