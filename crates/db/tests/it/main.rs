@@ -21,6 +21,7 @@ mod filesystems;
 mod forecast;
 mod full_disks;
 mod futures;
+mod gathered_values;
 mod handles;
 mod hermitage;
 mod ingest;

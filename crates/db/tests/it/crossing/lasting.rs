@@ -55,7 +55,6 @@ impl World<'_> {
         self.snapshots.clear();
         self.widen();
         self.settle()?;
-        self.count_background_events();
         self.handles.clear();
         let db = self.db.take().expect("it is open");
         let (mut candidates, mut copies) = (Vec::new(), Vec::new());

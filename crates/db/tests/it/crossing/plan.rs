@@ -5,7 +5,7 @@
 
 use super::knobs::NeutralOptions;
 use alluvium::simulation::{SimulationOperations as _, StoreScale};
-use alluvium::{Compression, Db, DeviceProfile, Keyspace, KeyspaceOptions, ValueOrder};
+use alluvium::{Compression, Db, Keyspace, KeyspaceOptions, ValueOrder};
 
 /// The merge operator of a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,18 +203,7 @@ impl StorePlan {
             tiers: [1, 1, 2][random.usize(..3)],
             keys: [12, 60, 120, 300][random.usize(..4)],
             keyspaces,
-            knobs: NeutralOptions {
-                // In so small a store, values of many flushes lie so near to each other that they
-                // are gathered only on a device whose seeks cost little.
-                device: match seed % 3 {
-                    1 => DeviceProfile {
-                        setup_ns: 1_000,
-                        ..DeviceProfile::SSD
-                    },
-                    _ => DeviceProfile::SSD,
-                },
-                ..NeutralOptions::default()
-            },
+            knobs: NeutralOptions::default(),
         }
     }
 

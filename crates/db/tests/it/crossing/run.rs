@@ -110,7 +110,6 @@ pub(crate) fn run_one(
                 world.apply(upkeep)?;
             }
         }
-        world.count_background_events();
         Ok::<(), String>(())
     }));
     IS_WATCHED.set(false);

@@ -25,7 +25,6 @@ pub(super) const NO_SPACE: &str = "no space";
 pub(super) const SPILLED: &str = "a transaction that has spilled";
 pub(super) const OVERTAKEN: &str = "a conflict";
 pub(super) const LOST: &str = "a crash that took commits";
-pub(super) const GATHERED: &str = "values that a compaction has gathered";
 pub(super) const DAMAGED: &str = "damage that a reader met";
 
 /// Maximum number of snapshots and iterators held at once.
@@ -125,14 +124,6 @@ impl<'p> World<'p> {
     /// Records a result that the model cannot predict.
     pub(super) fn note(&self, what: &str) {
         self.notes.borrow_mut().push(what.to_owned());
-    }
-
-    /// Counts what the statistics of the open store show to have happened.
-    pub(crate) fn count_background_events(&self) {
-        let gathered = self.db.as_ref().map_or(0, |db| db.stats().tree.gathered_bytes);
-        if gathered > 0 {
-            self.coverage.hit(GATHERED);
-        }
     }
 
     /// Returns the notes recorded since the last call.

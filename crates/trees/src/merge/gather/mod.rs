@@ -258,9 +258,8 @@ impl MergeOutput {
             _ => None,
         });
         let mut nodes: Vec<NodePointer> = separate.collect();
-        let half_bandwidth = self.store.device().half_bandwidth();
-        let scatter = ValueScatter::of(&mut nodes, window.separate_bytes, half_bandwidth);
-        if !scatter.pays(half_bandwidth) {
+        let scatter = ValueScatter::of(&mut nodes, window.separate_bytes);
+        if !scatter.pays(self.store.device().half_bandwidth()) {
             return Ok(false);
         }
         let store = Arc::clone(&self.store);

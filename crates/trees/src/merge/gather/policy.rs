@@ -9,11 +9,6 @@ use alluvium_storage::NodePointer;
 /// Tuning: `16 * KIB` since 2026-11-30; the gap that cursors of runs read as well.
 const MAX_GAP: u64 = 16 * KIB;
 
-/// The gap within a stretch is at most one part in this many of half the bandwidth, so that a
-/// device whose seeks cost little has more stretches.
-/// Tuning: `8` since 2026-11-30: `MAX_GAP` for the default device.
-const GAP_SHARE: u64 = 8;
-
 /// The smallest size of a window in bytes.
 /// Tuning: `256 * KIB` since 2026-11-30; the largest read that nodes share.
 const SMALLEST_WINDOW: u64 = 256 * KIB;
@@ -50,16 +45,14 @@ pub(super) struct ValueScatter {
 }
 
 impl ValueScatter {
-    /// Returns where values of `bytes` bytes lie whose nodes are `nodes`, in any order, on a device
-    /// that transfers `half_bandwidth` bytes in the latency of one I/O.
-    pub(super) fn of(nodes: &mut Vec<NodePointer>, bytes: u64, half_bandwidth: u64) -> ValueScatter {
-        let gap = MAX_GAP.min(half_bandwidth / GAP_SHARE);
+    /// Returns where values of `bytes` bytes lie whose nodes are `nodes`, in any order.
+    pub(super) fn of(nodes: &mut Vec<NodePointer>, bytes: u64) -> ValueScatter {
         nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
         nodes.dedup();
         let mut stretches = 0;
         let mut end: Option<(u8, u64)> = None;
         for node in nodes.iter() {
-            let follows = end.is_some_and(|(tier, end)| tier == node.tier && node.offset <= end + gap);
+            let follows = end.is_some_and(|(tier, end)| tier == node.tier && node.offset <= end + MAX_GAP);
             stretches += u64::from(!follows);
             end = Some((node.tier, node.offset + node.read_len() as u64));
         }
@@ -94,7 +87,7 @@ mod tests {
     }
 
     fn stretches(nodes: &[NodePointer]) -> u64 {
-        ValueScatter::of(&mut nodes.to_vec(), 0, SSD).stretches
+        ValueScatter::of(&mut nodes.to_vec(), 0).stretches
     }
 
     #[test]
@@ -104,13 +97,6 @@ mod tests {
         assert_eq!(stretches(&[node(0, 1), node(0, 6)]), 1, "a gap of 16 KiB");
         assert_eq!(stretches(&[node(0, 1), node(0, 7)]), 2, "a gap of 20 KiB");
         assert_eq!(stretches(&[node(0, 1), node(1, 2)]), 2, "of two tiers");
-        let near = &mut vec![node(0, 1), node(0, 3)];
-        assert_eq!(ValueScatter::of(near, 0, 32 * KIB).stretches, 1, "a gap of 4 KiB");
-        assert_eq!(
-            ValueScatter::of(near, 0, 16 * KIB).stretches,
-            2,
-            "seeks cost less"
-        );
     }
 
     #[test]
