@@ -7,6 +7,7 @@ use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen::ScreenOutput;
 use crate::values::bytes;
 use crate::values::sizes::{self, ByteSize};
+use alluvium::Compression;
 use alluvium_server::control::{ManagementRequest, NewKeyspace};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
@@ -119,6 +120,16 @@ impl CompressionArg {
             CompressionArg::None => "none",
             CompressionArg::Lz4 => "lz4",
             CompressionArg::Zstd => "zstd",
+        }
+    }
+}
+
+impl From<CompressionArg> for Compression {
+    fn from(arg: CompressionArg) -> Compression {
+        match arg {
+            CompressionArg::None => Compression::None,
+            CompressionArg::Lz4 => Compression::Lz4,
+            CompressionArg::Zstd => Compression::Zstd,
         }
     }
 }

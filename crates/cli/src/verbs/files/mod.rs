@@ -4,6 +4,7 @@
 //!
 //! *Must not depend on*: how files are stored, and which process has the store open.
 
+mod create;
 mod history;
 mod list;
 mod manage;
@@ -17,6 +18,7 @@ use crate::terminal::exit::CommandExit;
 use alluvium_mount::service::FilesView;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
+pub use create::CreateFilesCommand;
 pub(crate) use list::date;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -166,6 +168,9 @@ pub enum FilesAction {
     },
     /// Make a copy changeable. It receives no streams any more.
     Promote,
+    /// Create a file system, and choose how it stores files. Without this command, the first use
+    /// of a file system creates it with the defaults.
+    Create(CreateFilesCommand),
     /// List the file systems of the store.
     List,
     /// Remove a file system with everything in it.
@@ -213,6 +218,7 @@ impl FilesCommand {
             }
             FilesAction::Receive { source } => stream::receive(self, context, source),
             FilesAction::Promote => manage::promote(self, context),
+            FilesAction::Create(create) => create.run(context, &self.files),
             FilesAction::List => manage::list(context),
             FilesAction::Remove { consent } => manage::remove_files(self, context, *consent),
         }
