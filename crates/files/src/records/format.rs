@@ -22,7 +22,8 @@
 //!             'o', I of an inode without names         1: its last name was removed, 2: created without
 //!             'p', I of a directory                    I of the directory that contains it, then its name
 //!             's'                                      the stamp of the last snapshot (16 bytes)
-//!             'c'                                      nothing: the files are a copy, and cannot be changed
+//!             'c'                                      the files are a copy, and cannot be changed: the name of
+//!                                                      a snapshot that must still be created, or nothing
 //! ```
 //!
 //! Values have little-endian integers. The header:
@@ -547,6 +548,13 @@ pub(crate) fn stamp([first, second]: [u64; 2]) -> SnapshotStamp {
 pub(crate) fn decode_stamp(bytes: &[u8]) -> Decoded<SnapshotStamp> {
     bytes.try_into().map_err(|_| DamagedRecord {
         what: "has a stamp of another length",
+    })
+}
+
+/// Returns the name of the snapshot in the record of a copy. It is empty if there is none.
+pub(crate) fn decode_received(bytes: &[u8]) -> Decoded<&str> {
+    std::str::from_utf8(bytes).map_err(|_| DamagedRecord {
+        what: "has an impossible name of a snapshot",
     })
 }
 

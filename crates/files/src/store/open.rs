@@ -6,6 +6,7 @@ use super::listeners::ListenerList;
 use super::numbers::{self, InodeNumbers};
 use super::options::FilesOptions;
 use super::shared::{FileStore, STRIPES};
+use super::stream;
 use super::ticks::DirectoryTicks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::{FileLayout, FileStreams, damaged};
@@ -39,6 +40,10 @@ pub(super) fn open(db: &Db, name: &str, options: &FilesOptions) -> Result<Arc<Fi
     open.push(Arc::downgrade(&store));
     drop(open);
     reclaim_orphans(&store)?;
+    match stream::complete(&store) {
+        Err(error) if !matches!(error.kind(), ErrorKind::ReadOnly | ErrorKind::NoSpace) => return Err(error),
+        _ => {}
+    }
     Ok(store)
 }
 

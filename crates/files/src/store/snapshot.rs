@@ -69,12 +69,13 @@ fn error_exists(name: &str) -> Error {
     Error::new(ErrorKind::Exists, message)
 }
 
-fn has_name(store: &FileStore, name: &str) -> bool {
+pub(super) fn has_name(store: &FileStore, name: &str) -> bool {
     let name = name_in_store(store, name);
     store.db.snapshots().iter().any(|(other, _)| *other == name)
 }
 
-pub(super) fn create(store: &Arc<FileStore>, name: &str) -> Result<FilesSnapshot> {
+/// Returns an error for a name that no snapshot can have.
+pub(super) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains('/') || name.contains('\0') || name == "." || name == ".." {
         let message = format!("{name:?} cannot be the name of a snapshot: use a name of a file");
         return Err(Error::new(ErrorKind::InvalidArgument, message));
@@ -87,6 +88,11 @@ pub(super) fn create(store: &Arc<FileStore>, name: &str) -> Result<FilesSnapshot
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
+    Ok(())
+}
+
+pub(super) fn create(store: &Arc<FileStore>, name: &str) -> Result<FilesSnapshot> {
+    check_name(name)?;
     let _alone = store.snapshots.lock();
     if has_name(store, name) {
         return Err(error_exists(name));

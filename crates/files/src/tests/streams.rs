@@ -376,6 +376,79 @@ fn damaged_streams_change_nothing() {
     assert_same(&files, &copy, "tuesday");
 }
 
+/// Returns the frames of a stream.
+fn frames(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    while let [a, b, c, d, ..] = *bytes {
+        let length = 12 + u32::from_le_bytes([a, b, c, d]) as usize;
+        let (frame, rest) = bytes.split_at(length);
+        frames.push(frame.to_vec());
+        bytes = rest;
+    }
+    frames
+}
+
+#[test]
+fn a_part_of_another_stream_is_refused() {
+    let (files, _db) = with_snapshots();
+    for (path, contents) in [(&b"/a/g"[..], b"less"), (b"/a/h", b"more")] {
+        files.write_file(path, contents, 0o600).unwrap();
+    }
+    files.create_snapshot("wednesday").unwrap();
+    let other = db(0);
+    receive(&other, "copy", &stream(&files, "monday", None), 100).unwrap();
+    let copy = Files::open_existing(&other, "copy").unwrap();
+    let before = records_now(&copy);
+    let streams = ["tuesday", "wednesday"].map(|name| frames(&stream(&files, name, Some("monday"))));
+    let mut refused = 0;
+    for (own, others) in [(0, 1), (1, 0)] {
+        for place in 0..streams[own].len() {
+            let mut mixed = streams[own].clone();
+            mixed[place].clone_from(&streams[others][place]);
+            if mixed == streams[own] {
+                continue;
+            }
+            fails(receive(&other, "copy", &mixed.concat(), 100), ErrorKind::Damaged);
+            assert_eq!(records_now(&copy), before);
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, 6, "head, records and end of each");
+    receive(&other, "copy", &streams[1].concat(), 100).unwrap();
+    assert_same(&files, &copy, "wednesday");
+}
+
+#[test]
+fn a_copy_with_another_snapshot_of_the_name_takes_nothing() {
+    let (files, _db) = with_snapshots();
+    let other = db(0);
+    receive(&other, "copy", &stream(&files, "monday", None), 100).unwrap();
+    receive(&other, "copy", &stream(&files, "tuesday", Some("monday")), 100).unwrap();
+    files.remove_snapshot("monday").unwrap();
+    files.write_file(b"/a/g", b"a week later", 0o600).unwrap();
+    files.create_snapshot("monday").unwrap();
+    let next = stream(&files, "monday", Some("tuesday"));
+    let copy = Files::open_existing(&other, "copy").unwrap();
+    let before = records_now(&copy);
+    for _ in 0..2 {
+        fails(receive(&other, "copy", &next, 100), ErrorKind::Exists);
+        assert_eq!(records_now(&copy), before);
+    }
+    copy.remove_snapshot("monday").unwrap();
+    // The name is taken while the stream arrives.
+    let mut receiver = SnapshotReceiver::new(&other, "copy").unwrap();
+    receiver.push(&next).unwrap();
+    copy.create_snapshot("monday").unwrap();
+    fails(receiver.finish(), ErrorKind::Exists);
+    assert_eq!(records_now(&copy), before);
+    copy.remove_snapshot("monday").unwrap();
+    for records in [true, false] {
+        let received = receive(&other, "copy", &next, 100).unwrap();
+        assert_eq!(received.records > 0, records, "the second one changes nothing");
+        assert_same(&files, &copy, "monday");
+    }
+}
+
 #[test]
 fn a_crash_leaves_the_state_of_one_snapshot() {
     let (files, _db) = with_snapshots();
@@ -411,6 +484,13 @@ fn a_crash_leaves_the_state_of_one_snapshot() {
                         is_one,
                         "seed {seed}: another state after a crash in stream {index}"
                     );
+                    for (name, state) in ["monday", "tuesday"].iter().zip(&states) {
+                        let has_snapshot = copy.snapshots().iter().any(|other| other == name);
+                        assert!(
+                            has_snapshot || *state != found,
+                            "seed {seed}: the state of {name} without its snapshot"
+                        );
+                    }
                 }
                 // The stream can be applied then, or again.
                 if index == 0 {

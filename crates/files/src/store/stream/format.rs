@@ -1,4 +1,4 @@
-//! The stream of a snapshot of files, version 1.
+//! The stream of a snapshot of files, version 2.
 //!
 //! *Scope*: the frames of a stream, and the records in them.
 //!
@@ -9,7 +9,7 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     4  length of the body, at most `MOST_BODY`
-//!      4     8  checksum of the body, with the number of the frame, from 0, as its seed
+//!      4     8  checksum of the body, with that of the frame before as its seed, 0 for the first
 //!     12        the body
 //! ```
 //!
@@ -60,7 +60,7 @@ use alluvium_base::checksum;
 
 const MAGIC: &[u8; 8] = b"ALLUSEND";
 /// The version of the encoding.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Bytes before the body of a frame.
 pub(crate) const FRAME_HEADER: usize = 12;
 /// Most bytes of a body. A record has at most a block of 1 MiB and a key.
@@ -165,19 +165,43 @@ pub(crate) fn encode_end(records: u64) -> Vec<u8> {
     out
 }
 
-/// Returns a body as the frame of this number.
-pub(crate) fn frame(number: u64, body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(FRAME_HEADER + body.len());
-    ByteWriter::new(&mut out)
-        .u32(body.len() as u32)
-        .u64(checksum::seeded(number, body))
-        .bytes(body);
-    out
+/// Makes or reads the frames of one stream, in order. Each checksum depends on those before, so no
+/// frame of another stream can stand among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FrameChain {
+    /// The checksum of the last frame.
+    last: u64,
 }
 
-/// Returns the body of the frame of this number at the beginning of `bytes`, or `None` if more
+impl FrameChain {
+    /// Returns a body as the next frame.
+    pub(crate) fn frame(&mut self, body: &[u8]) -> Vec<u8> {
+        self.last = checksum::seeded(self.last, body);
+        let mut out = Vec::with_capacity(FRAME_HEADER + body.len());
+        ByteWriter::new(&mut out)
+            .u32(body.len() as u32)
+            .u64(self.last)
+            .bytes(body);
+        out
+    }
+
+    /// Returns the body of the next frame, at the beginning of `bytes`, or `None` if more bytes are
+    /// needed.
+    pub(crate) fn next_body<'b>(&mut self, bytes: &'b [u8]) -> Decoded<Option<&'b [u8]>> {
+        let Some((expected, body)) = split_frame(bytes)? else {
+            return Ok(None);
+        };
+        if checksum::seeded(self.last, body) != expected {
+            return Err(StreamDamage::Damaged("has a part with another checksum"));
+        }
+        self.last = expected;
+        Ok(Some(body))
+    }
+}
+
+/// Returns the checksum and the body of the frame at the beginning of `bytes`, or `None` if more
 /// bytes are needed.
-pub(crate) fn next_body(number: u64, bytes: &[u8]) -> Decoded<Option<&[u8]>> {
+fn split_frame(bytes: &[u8]) -> Decoded<Option<(u64, &[u8])>> {
     if bytes.len() < FRAME_HEADER {
         return Ok(None);
     }
@@ -189,11 +213,7 @@ pub(crate) fn next_body(number: u64, bytes: &[u8]) -> Decoded<Option<&[u8]>> {
     if reader.remaining() < length {
         return Ok(None);
     }
-    let body = reader.take(length)?;
-    match checksum::seeded(number, body) == expected {
-        true => Ok(Some(body)),
-        false => Err(StreamDamage::Damaged("has a part with another checksum")),
-    }
+    Ok(Some((expected, reader.take(length)?)))
 }
 
 /// Decodes a body.
@@ -224,6 +244,11 @@ fn decode_head(reader: &mut ByteReader<'_>) -> Decoded<StreamHead> {
     match reader.u16()? {
         VERSION => {}
         0 => return Err(StreamDamage::Damaged("has an impossible version")),
+        older if older < VERSION => {
+            return Err(StreamDamage::Damaged(
+                "has the format of an older version of Alluvium",
+            ));
+        }
         newer => return Err(StreamDamage::Newer(newer)),
     }
     let (block_bytes, inline_bytes) = (reader.u32()?, reader.u32()?);
@@ -326,9 +351,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_of_version_1_are_fixed() {
+    fn the_bytes_of_version_2_are_fixed() {
         let [head, records, end] = <[Vec<u8>; 3]>::try_from(body_examples()).unwrap();
-        let mut expected = b"\x01ALLUSEND\x01\0\0\x40\0\0\0\x08\0\0\x01".to_vec();
+        let mut expected = b"\x01ALLUSEND\x02\0\0\x40\0\0\0\x08\0\0\x01".to_vec();
         expected.extend([7; 16]);
         expected.push(1);
         expected.extend([6; 16]);
@@ -339,11 +364,16 @@ mod tests {
             b"\x02\x01\0\x06\0\x05\0\0\0a namevalue\x02\0\x06\0\0\0\0\0a name"
         );
         assert_eq!(end, b"\x03\x02\0\0\0\0\0\0\0");
-        let framed = frame(3, &end);
-        assert_eq!(framed.len(), FRAME_HEADER + end.len());
-        assert_eq!(next_body(3, &framed), Ok(Some(&end[..])));
-        assert_eq!(framed[..4], [9, 0, 0, 0]);
-        assert_eq!(framed[4..12], checksum::seeded(3, &end).to_le_bytes());
+        let (mut sent, mut received) = (FrameChain::default(), FrameChain::default());
+        let mut last = 0;
+        for body in [head, end] {
+            let framed = sent.frame(&body);
+            assert_eq!(framed.len(), FRAME_HEADER + body.len());
+            assert_eq!(received.next_body(&framed), Ok(Some(&body[..])));
+            assert_eq!(framed[..4], (body.len() as u32).to_le_bytes());
+            last = checksum::seeded(last, &body);
+            assert_eq!(framed[4..12], last.to_le_bytes());
+        }
     }
 
     #[test]
@@ -358,16 +388,18 @@ mod tests {
 
     #[test]
     fn no_changed_bit_of_a_frame_is_accepted() {
-        let framed = frame(5, &body_examples()[1]);
+        let chain = FrameChain { last: 5 };
+        let framed = { chain }.frame(&body_examples()[1]);
         for bit in 0..framed.len() * 8 {
             let mut changed = framed.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            let read = next_body(5, &changed);
+            let read = { chain }.next_body(&changed);
             // A longer length needs more bytes, and never comes to an end.
             assert!(!matches!(read, Ok(Some(_))), "bit {bit}");
         }
-        assert!(next_body(6, &framed).is_err(), "another place");
-        assert_eq!(next_body(5, &framed[..framed.len() - 1]), Ok(None));
+        let another = FrameChain { last: 6 }.next_body(&framed).map(drop);
+        assert!(another.is_err(), "another place");
+        assert_eq!({ chain }.next_body(&framed[..framed.len() - 1]), Ok(None));
     }
 
     #[test]

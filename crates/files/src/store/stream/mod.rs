@@ -12,6 +12,8 @@
 //!
 //! - **T1** A stream changes a copy as a whole, in one transaction, or not at all.
 //! - **T2** Only streams change a copy, so it is always in the state of one snapshot.
+//! - **T3** The transaction of a stream notes the name of its snapshot. If the process ends before
+//!   the snapshot is created, the next opening of the files creates it.
 
 mod differences;
 pub(crate) mod format;
@@ -29,10 +31,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operations::damaged;
 use crate::records::RecordSpace;
 use crate::records::format::{self as files, SnapshotStamp};
-use crate::store::open;
+use crate::store::{open, snapshot};
 use alluvium::{Durability, Snapshot, WriteBatch};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
@@ -67,6 +70,34 @@ fn stamp_in(store: &FileStore, snapshot: &Snapshot) -> Result<Option<SnapshotSta
     let stored = snapshot.get(store.spaces.of(RecordSpace::System), files::STAMP_KEY)?;
     let stamp = stored.as_deref().map(files::decode_stamp).transpose();
     stamp.map_err(|found| damaged(RecordSpace::System, files::STAMP_KEY, found))
+}
+
+/// Creates the snapshot of the last stream, if the process has ended before it was there.
+pub(super) fn complete(store: &Arc<FileStore>) -> Result<()> {
+    if !store.is_copy.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let _alone = store.snapshots.lock();
+    complete_alone(store)
+}
+
+/// Creates the snapshot of the last stream, if it is missing, while no other one is created.
+fn complete_alone(store: &Arc<FileStore>) -> Result<()> {
+    let system = store.spaces.of(RecordSpace::System);
+    let Some(received) = system.get(files::COPY_KEY)? else {
+        return Ok(());
+    };
+    let name = files::decode_received(&received);
+    let name = name.map_err(|found| damaged(RecordSpace::System, files::COPY_KEY, found))?;
+    if name.is_empty() {
+        return Ok(());
+    }
+    if !snapshot::has_name(store, name) {
+        snapshot::create_of_state(store, name)?;
+    }
+    let mut batch = WriteBatch::new();
+    batch.put(system, files::COPY_KEY, b"")?;
+    Ok(store.db.write(&batch)?)
 }
 
 /// Makes a copy a file system that can be changed, and to which no stream can be applied any more.

@@ -1,6 +1,7 @@
 //! A copy that follows streams.
 
-use super::format::{self, StreamBody, StreamDamage, StreamHead, StreamRecord};
+use super::format::{self, FrameChain, StreamBody, StreamDamage, StreamHead, StreamRecord};
+use super::{complete, complete_alone, stamp_in};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operations::{FileLayout, damaged};
 use crate::records::RecordSpace;
@@ -36,7 +37,7 @@ pub struct SnapshotReceiver {
     bytes: Vec<u8>,
     /// Bytes of the stream before those in `bytes`.
     position: u64,
-    frames: u64,
+    frames: FrameChain,
     copy: Option<CopyUpdate>,
 }
 
@@ -77,7 +78,7 @@ impl SnapshotReceiver {
             name: name.to_owned(),
             bytes: Vec::new(),
             position: 0,
-            frames: 0,
+            frames: FrameChain::default(),
             copy: None,
         })
     }
@@ -86,19 +87,23 @@ impl SnapshotReceiver {
     ///
     /// # Errors
     /// `Damaged`, with the position in the stream; `NewerVersion`; `Exists` if a whole snapshot
-    /// arrives where there are files already; `NotFound` if changes arrive and there is no copy;
+    /// arrives where there are files already, or the copy has another snapshot of the same name;
+    /// `NotFound` if changes arrive and there is no copy;
     /// `Conflict` if the copy is in another state than the one to which the changes belong;
     /// `NoSpace`; errors of the store. Nothing is changed then.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes.extend_from_slice(bytes);
         let all = std::mem::take(&mut self.bytes);
         let mut rest = &all[..];
-        while let Some(body) = format::next_body(self.frames, rest).map_err(|damage| self.damaged(damage))? {
+        loop {
+            let next = self.frames.next_body(rest);
+            let Some(body) = next.map_err(|damage| self.damaged(damage))? else {
+                break;
+            };
             let decoded = format::decode_body(body).map_err(|damage| self.damaged(damage))?;
             self.take(decoded)?;
             let length = format::FRAME_HEADER + body.len();
             rest = &rest[length..];
-            self.frames += 1;
             self.position += length as u64;
         }
         self.bytes = rest.to_vec();
@@ -148,7 +153,7 @@ impl SnapshotReceiver {
     ///
     /// # Errors
     /// `Damaged` if the stream is not complete; `Conflict` if another stream has changed the copy
-    /// meanwhile; `NoSpace`; errors of the store.
+    /// meanwhile; `Exists` if the copy has got another snapshot of the same name meanwhile; `NoSpace`; errors of the store.
     pub fn finish(mut self) -> Result<ReceivedSnapshot> {
         match self.copy.take() {
             Some(copy) if copy.is_complete && self.bytes.is_empty() => copy.commit(),
@@ -173,6 +178,8 @@ impl CopyUpdate {
             }
             Err(error) => return Err(error),
         };
+        snapshot::check_name(&head.snapshot)?;
+        complete(&store)?;
         let transaction = db.begin();
         // Another stream that is applied at the same time writes this record, too, and `promote`
         // deletes the other one.
@@ -182,6 +189,7 @@ impl CopyUpdate {
         let now = now.as_deref().map(files::decode_stamp).transpose();
         let now = now.map_err(|found| damaged(RecordSpace::System, files::STAMP_KEY, found))?;
         let is_known = require_base(&store, &head, layout, now)?;
+        has_snapshot(&store, &head, is_known)?;
         Ok(CopyUpdate {
             store,
             head,
@@ -223,23 +231,43 @@ impl CopyUpdate {
 
     fn commit(self) -> Result<ReceivedSnapshot> {
         let store = &self.store;
-        if !self.is_known {
+        let alone = store.snapshots.lock();
+        if !has_snapshot(store, &self.head, self.is_known)? {
+            let system = store.spaces.of(RecordSpace::System);
+            self.transaction
+                .put(system, files::COPY_KEY, &self.head.snapshot)?;
             self.transaction.commit_with(Durability::Disk)?;
             store
                 .listeners
                 .announce(store.listeners.next_view(), &self.summary);
+            complete_alone(store)?;
         }
+        drop(alone);
         let StreamHead { snapshot, since, .. } = self.head;
-        match snapshot::create_of_state(store, &snapshot) {
-            Err(error) if error.kind() == ErrorKind::Exists && self.is_known => {}
-            created => drop(created?),
-        }
         Ok(ReceivedSnapshot {
             snapshot,
             since: since.map(|(name, _)| name),
             records: if self.is_known { 0 } else { self.records },
         })
     }
+}
+
+/// Returns whether the copy has the snapshot of a stream, and an error if it has another one of
+/// this name.
+fn has_snapshot(store: &Arc<FileStore>, head: &StreamHead, is_known: bool) -> Result<bool> {
+    let name = &head.snapshot;
+    if !snapshot::has_name(store, name) {
+        return Ok(false);
+    }
+    let found = snapshot::open(store, name)?;
+    if is_known && stamp_in(store, found.as_store_snapshot())? == Some(head.stamp) {
+        return Ok(true);
+    }
+    let message = format!(
+        "the copy {:?} has another snapshot {name:?}: remove it from the copy, and send this one again",
+        store.name
+    );
+    Err(refused(ErrorKind::Exists, message))
 }
 
 /// Returns whether the files have the state of the stream already, and an error if they do not

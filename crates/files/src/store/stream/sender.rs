@@ -1,7 +1,7 @@
 //! The stream that a snapshot is sent as.
 
 use super::differences::DifferenceWalk;
-use super::format::{self, StreamHead};
+use super::format::{self, FrameChain, StreamHead};
 use super::stamp_in;
 use crate::error::{Error, ErrorKind, Result};
 use crate::records::format::SnapshotStamp;
@@ -45,14 +45,13 @@ pub struct SnapshotSender {
     head: Option<StreamHead>,
     walk: DifferenceWalk,
     is_at_end: bool,
-    frames: u64,
+    frames: FrameChain,
     records: u64,
 }
 
 impl fmt::Debug for SnapshotSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SnapshotSender")
-            .field("frames", &self.frames)
             .field("records", &self.records)
             .finish_non_exhaustive()
     }
@@ -101,7 +100,7 @@ pub(crate) fn send(store: &Arc<FileStore>, name: &str, since: Option<&str>) -> R
         head: Some(head),
         walk,
         is_at_end: false,
-        frames: 0,
+        frames: FrameChain::default(),
         records: 0,
     })
 }
@@ -113,7 +112,7 @@ impl SnapshotSender {
     /// `Damaged`; errors of the store.
     pub fn next_part(&mut self) -> Result<Option<Vec<u8>>> {
         if let Some(head) = self.head.take() {
-            return Ok(Some(self.framed(&format::encode_head(&head))));
+            return Ok(Some(self.frames.frame(&format::encode_head(&head))));
         }
         if self.is_at_end {
             return Ok(None);
@@ -128,17 +127,12 @@ impl SnapshotSender {
                 false => ControlFlow::Break(()),
             }
         })?;
-        let mut part = self.framed(&body);
+        let mut part = self.frames.frame(&body);
         if self.is_at_end {
             let end = format::encode_end(self.records);
-            part.extend(self.framed(&end));
+            part.extend(self.frames.frame(&end));
         }
         Ok(Some(part))
-    }
-
-    fn framed(&mut self, body: &[u8]) -> Vec<u8> {
-        self.frames += 1;
-        format::frame(self.frames - 1, body)
     }
 
     /// Returns the number of records that the parts so far have.
