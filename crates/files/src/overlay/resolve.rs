@@ -28,8 +28,10 @@ struct NotedDependencies {
     listings: HashSet<Inode>,
 }
 
+/// Returns a number that no other name of any directory has. The directory is part of what is
+/// summed: as a seed, it would only be added to a short name, and neighbours would have the same.
 fn checksum_of_name(directory: Inode, name: &[u8]) -> u64 {
-    alluvium_base::checksum::seeded(directory.0, name)
+    alluvium_base::checksum::seeded_parts(0, [&directory.0.to_be_bytes(), name])
 }
 
 impl Overlay {
@@ -401,5 +403,27 @@ impl<'a> EntryStream<'a> {
 
     pub(super) fn next(&mut self) -> Option<DirectoryEntry> {
         self.ready.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_neighbouring_directories_have_different_checksums() {
+        let letters = || b'0'..=b'z';
+        let short = letters().map(|letter| vec![letter]);
+        let longer = letters().map(|letter| [&b"n1"[..], &[letter]].concat());
+        let long =
+            letters().flat_map(|letter| letters().map(move |end| [b"director", &[letter, end][..]].concat()));
+        let names: Vec<Vec<u8>> = short.chain(longer).chain(long).collect();
+        let mut checksums = HashSet::new();
+        for directory in 5_621_000..5_621_064 {
+            for name in &names {
+                let is_new = checksums.insert(checksum_of_name(Inode(directory), name));
+                assert!(is_new, "{directory} {}", name.escape_ascii());
+            }
+        }
     }
 }

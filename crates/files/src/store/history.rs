@@ -116,7 +116,8 @@ fn listed(state: &FilesSnapshot, directory: Inode) -> Result<(u64, u64)> {
         };
         after = Some(last.name.clone());
         for entry in page {
-            checksum = alluvium_base::checksum::seeded(checksum ^ entry.inode.0, &entry.name);
+            let number = entry.inode.0.to_be_bytes();
+            checksum = alluvium_base::checksum::seeded_parts(checksum, [&number, &entry.name]);
             entries += 1;
         }
     }

@@ -283,3 +283,31 @@ fn changes_are_listed_by_path() {
     let wanted: Vec<(String, PathChangeKind)> = wanted.map(|(path, kind)| (path.to_owned(), kind)).to_vec();
     assert_eq!(found, wanted);
 }
+
+#[test]
+fn names_that_differ_like_their_directories_are_separate_dependencies() {
+    // Directories that are made together have neighbouring numbers.
+    let bench = OverlayBench::new();
+    let lower = bench.path("lower");
+    let names = || ('a'..='p').map(|letter| format!("n1{letter}"));
+    for directory in names() {
+        std::fs::create_dir(lower.join(&directory)).unwrap();
+    }
+    for directory in names() {
+        for file in names() {
+            std::fs::write(lower.join(&directory).join(file), &directory).unwrap();
+        }
+    }
+    let overlay = bench.create();
+    for directory in names() {
+        for file in names() {
+            unlink(&overlay, &format!("{directory}/{file}")).unwrap();
+        }
+    }
+    overlay.commit().unwrap();
+    bench.apply().unwrap();
+    for directory in names() {
+        let left = std::fs::read_dir(lower.join(&directory)).unwrap().count();
+        assert_eq!(left, 0, "files that were removed from {directory}");
+    }
+}
