@@ -11,8 +11,9 @@
 //!   except for as long as the timeouts of [`MountOptions`].
 //! - **M2** No handler of a request waits for a notice to the kernel: one thread delivers all of
 //!   them.
-//! - **M3** The file system holds an inode once for each open file, and once for each directory or
-//!   special file that the kernel refers to. The end of a mount takes all of these back.
+//! - **M3** The file system holds an inode once for each open file, and once for each directory,
+//!   special file or replaced file that the kernel refers to. The end of a mount takes all of these
+//!   back.
 //! - **M4** After [`Mount::unmount`] and [`CommandView::wait`], nothing reaches the file system any
 //!   more.
 //! - **M5** A panic in a handler answers EIO to that request, and the mount continues.

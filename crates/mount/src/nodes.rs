@@ -68,6 +68,17 @@ impl KernelReferences {
         Ok(())
     }
 
+    /// Holds an inode until the kernel forgets it, if the kernel refers to it.
+    pub(crate) fn hold_known(&self, files: &dyn FileSystem, inode: Inode) {
+        let mut shard = self.shard(inode).lock();
+        if let Some(node) = shard.get_mut(&inode)
+            && node.lookups > 0
+            && !node.is_held
+        {
+            node.is_held = files.hold(inode).is_ok();
+        }
+    }
+
     /// Takes back references of the kernel.
     pub(crate) fn forget(&self, files: &dyn FileSystem, inode: Inode, count: u64) {
         let mut shard = self.shard(inode).lock();

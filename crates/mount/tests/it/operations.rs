@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 fn names(directory: &Path) -> Vec<OsString> {
@@ -47,6 +48,26 @@ fn links_refer_to_one_inode_and_symbolic_links_to_paths() {
     assert_eq!(fs::metadata(mounted.path("a")).unwrap().nlink(), 1);
     let into_itself = fs::hard_link(mounted.directory.path(), mounted.path("d"));
     assert_eq!(errno(into_itself), libc::EPERM);
+}
+
+#[test]
+fn a_file_that_was_looked_up_is_opened_after_another_has_replaced_it() {
+    need_mounts!();
+    let mounted = MountedDirectory::new();
+    fs::write(mounted.path("a"), b"old").unwrap();
+    fs::write(mounted.path("b"), b"new").unwrap();
+    // Such a descriptor refers to what was looked up, without opening it.
+    let found = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH)
+        .open(mounted.path("a"))
+        .unwrap();
+    fs::rename(mounted.path("b"), mounted.path("a")).unwrap();
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    assert_eq!(fs::read(path).unwrap(), b"old");
+    assert_eq!(fs::read(mounted.path("a")).unwrap(), b"new");
+    drop(found);
+    wait_until("forgetting", || mounted.files.inodes() == 2);
 }
 
 fn rename(mounted: &MountedDirectory, from: &str, to: &str, flags: u32) -> std::io::Result<i32> {
