@@ -476,6 +476,7 @@ impl RedisSession {
             reply = reply.in_parts();
         }
         self.note_uses(command, args, transaction);
+        transaction.begin_command(command.event);
         match command.keeps_record() {
             true => transaction.keep_record(),
             false => transaction.settle(),

@@ -63,6 +63,7 @@ pub(crate) fn execute(
     let mut replies = Vec::with_capacity(prepared.len());
     for command in &prepared {
         let mut out = Vec::new();
+        transaction.begin_command(command.command.event);
         let result = (command.run)(
             &mut transaction,
             command.args(),

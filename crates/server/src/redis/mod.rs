@@ -17,6 +17,7 @@ pub(crate) mod catalog;
 pub(crate) mod classes;
 mod commands;
 mod elements;
+mod events;
 mod local_execution;
 mod names;
 mod pages;

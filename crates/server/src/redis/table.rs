@@ -9,8 +9,8 @@ use super::commands::{
 use super::session::RedisSession;
 use crate::error::CommandError;
 use crate::protocol::resp::{Args, ReplyWriter, number};
-use crate::redis::subcommands;
-use crate::store::{CommandTransaction, Mode};
+use crate::redis::{events, subcommands};
+use crate::store::{CommandTransaction, KeyEvent, Mode};
 use std::sync::LazyLock;
 
 pub(super) type DataHandler =
@@ -80,6 +80,8 @@ pub(super) struct CommandSpec {
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
     pub(super) action: CommandHandler,
+    /// The event that changes by the command are reported as.
+    pub(super) event: KeyEvent,
     /// The command's index in the statistics.
     index: u16,
     /// Index of the command's first subcommand in the statistics, or 0 if it has no subcommands.
@@ -339,6 +341,7 @@ const fn data(
         group,
         summary,
         action,
+        event: KeyEvent::INTERNAL,
         index: 0,
         subcommands_at: 0,
     }
@@ -361,6 +364,7 @@ const fn session(
         group,
         summary,
         action,
+        event: KeyEvent::INTERNAL,
         index: 0,
         subcommands_at: 0,
     }
@@ -583,6 +587,7 @@ static NUMBERED: LazyLock<(Vec<CommandSpec>, Vec<String>)> = LazyLock::new(|| {
     let mut names: Vec<String> = commands.iter().map(|command| command.name.to_owned()).collect();
     for (index, command) in commands.iter_mut().enumerate() {
         command.index = index as u16;
+        command.event = events::of_command(command.name, command.group);
         let subcommands = subcommands::names(command.name);
         if !subcommands.is_empty() {
             command.subcommands_at = names.len() as u16;

@@ -1,5 +1,6 @@
 //! Operations of a transaction on keys with typed values (strings and collections).
 
+use super::key_events::{KeyEvent, KeyKind};
 use super::lookups::LookupCounts;
 use super::model::{CollectionHeader, CollectionKind, StringValue, TypedValue, format};
 use super::transaction::CommandTransaction;
@@ -115,7 +116,10 @@ impl CommandTransaction<'_> {
             self.forget_kept(key);
             self.drop_collection(key, collection);
             self.delete(format::record_key(self.database, key));
-            self.touch(key);
+            if self.event() != KeyEvent::INTERNAL {
+                self.touch(key, KeyKind::Collection(collection.kind));
+            }
+            self.touch_as(key, KeyKind::Absent, KeyEvent::DEL);
             return;
         }
         if collection.is_new {
@@ -129,7 +133,7 @@ impl CommandTransaction<'_> {
                 collection.expires_ms,
             );
         }
-        self.touch(key);
+        self.touch(key, KeyKind::Collection(collection.kind));
     }
 
     /// Replaces a key's collection with another of the same kind, which inherits the expiry time.
@@ -171,7 +175,10 @@ impl CommandTransaction<'_> {
             self.clear(key)?;
         }
         self.put_text(key, parts, expires_ms)?;
-        self.touch(key);
+        self.touch(key, KeyKind::Text);
+        if expires_ms != 0 {
+            self.touch_as(key, KeyKind::Text, KeyEvent::EXPIRE);
+        }
         Ok(())
     }
 
@@ -179,7 +186,7 @@ impl CommandTransaction<'_> {
     pub(crate) fn overwrite_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) {
         let record = format::encode_text(parts, expires_ms);
         self.put(format::record_key(self.database, key), record, expires_ms);
-        self.touch(key);
+        self.touch(key, KeyKind::Text);
     }
 
     /// Deletes the elements of the collection stored under a key, if any. The caller must then
@@ -196,6 +203,11 @@ impl CommandTransaction<'_> {
 
     /// Deletes a key and its value. Returns whether the key existed.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<bool, CommandError> {
+        self.remove_as(key, KeyEvent::DEL)
+    }
+
+    /// Like [`CommandTransaction::remove`], with an event other than that of DEL.
+    pub(crate) fn remove_as(&mut self, key: &[u8], event: KeyEvent) -> Result<bool, CommandError> {
         let collection = match self.entry(key)? {
             None => return Ok(false),
             Some(TypedValue::Text(_)) => None,
@@ -205,13 +217,17 @@ impl CommandTransaction<'_> {
             self.drop_collection(key, &collection);
         }
         self.delete(format::record_key(self.database, key));
-        self.touch(key);
+        self.touch_as(key, KeyKind::Absent, event);
         Ok(true)
     }
 
     /// Sets a key's expiry time in milliseconds since 1970, or 0 for never. Returns whether the key
     /// exists.
     pub(crate) fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, CommandError> {
+        self.set_event(match expires_ms {
+            0 => KeyEvent::PERSIST,
+            _ => KeyEvent::EXPIRE,
+        });
         match self.entry(key)? {
             None => return Ok(false),
             Some(TypedValue::Text(text)) => {

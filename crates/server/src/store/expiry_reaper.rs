@@ -6,6 +6,8 @@
 //! elements of collections. Every collection with an expiry time is therefore listed in an index
 //! sorted by that time, and this thread deletes the elements of the collections at its front.
 
+use super::databases::database_of;
+use super::key_events::{KeyChange, KeyEvent, KeyKind};
 use super::locks::{KeyLockRequest, Mode};
 use super::model::format;
 use super::{CommandTransaction, DATABASES, ServerStore};
@@ -125,6 +127,14 @@ impl ServerStore {
             transaction.unmark(key, number);
         }
         transaction.commit(&held)?;
+        if self.locks.has_listeners() {
+            held.report_event(&KeyChange {
+                database: database_of(&self.databases.numbers(), database),
+                key: key.into(),
+                kind: KeyKind::Absent,
+                event: KeyEvent::EXPIRED,
+            });
+        }
         Ok(true)
     }
 }

@@ -14,6 +14,7 @@
 
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of, numbers_of};
+use super::key_events::{KeyChange, KeyEvent, KeyKind};
 use super::model::format::{self, InnerKey};
 use super::nested_transaction::{CommandChanges, NestedTransaction};
 use super::records::KeyPlacement;
@@ -68,8 +69,9 @@ struct ClientWrites {
     /// The keys that the transaction has written, each with the memory of its buffered write in
     /// bytes.
     written: BTreeMap<InnerKey, usize>,
-    /// The user keys that the transaction has written, each with its database's stored number.
-    touched: BTreeSet<(u8, Box<[u8]>)>,
+    /// The user keys that the transaction has written, each with its database's stored number, its
+    /// type after the last change, and the event of that change.
+    touched: BTreeMap<(u8, Box<[u8]>), (KeyKind, KeyEvent)>,
     bytes: usize,
     expiring: ExpiryTotals,
     /// Keys that gain or lose a collection when the transaction commits.
@@ -284,7 +286,7 @@ impl ClientWrites {
             numbers,
             now_ms: store.now_ms(),
             written: BTreeMap::new(),
-            touched: BTreeSet::new(),
+            touched: BTreeMap::new(),
             bytes: 0,
             expiring: ExpiryTotals::default(),
             marks: MarkChanges::default(),
@@ -332,11 +334,15 @@ impl ClientWrites {
             let bytes = changes.value(key).map_or(0, <[u8]>::len);
             self.note_write(key, bytes, *expires_ms);
             if format::is_record(key) {
-                self.touched.insert((key[0], format::user_key(key).into()));
+                let place = (key[0], format::user_key(key).into());
+                let change = (KeyKind::Absent, KeyEvent::INTERNAL);
+                self.touched.entry(place).or_insert(change);
             }
         }
         self.bytes += changes.ranges.len() * PER_WRITE;
-        self.touched.extend(changes.touched);
+        let touched = changes.touched.into_iter();
+        self.touched
+            .extend(touched.map(|(number, key, change)| ((number, key), change)));
         self.marks.append(changes.marks);
         self.orders.extend(changes.orders);
         Ok(())
@@ -365,7 +371,7 @@ impl ClientWrites {
             return commit();
         }
         let mut wanted = KeyLockRequest::with_capacity(self.touched.len());
-        for (number, key) in &self.touched {
+        for (number, key) in self.touched.keys() {
             wanted.key(*number, key, Mode::Exclusive);
         }
         let _may_wait = wait_hooks::may_wait();
@@ -387,8 +393,15 @@ impl ClientWrites {
         if bytes > 0 {
             store.expiring.note(last_ms, bytes, keys);
         }
-        for (number, key) in &self.touched {
-            held.touch(database_of(&self.numbers, *number), key);
+        if store.locks.has_listeners() {
+            for ((number, key), (kind, event)) in &self.touched {
+                held.report(&KeyChange {
+                    database: database_of(&self.numbers, *number),
+                    key: key.clone(),
+                    kind: *kind,
+                    event: *event,
+                });
+            }
         }
         Ok(())
     }

@@ -1,28 +1,32 @@
-//! Locks on keys, and the notification of clients that WATCH keys.
+//! Locks on keys, and the reports of changed keys to those who listen: clients that WATCH keys, and
+//! a listener of the server.
 //!
 //! Keys are hashed to lock stripes. A pipeline holds the locks of all its keys until its commit is
 //! visible, so there are many more stripes than keys in a batch. Blind writes such as SET do not
 //! exclude each other; the last one to commit determines the value.
 
+use super::key_events::{ChangeListener, KeyChange};
 pub(crate) use alluvium::LockMode as Mode;
 use alluvium::{HeldLocks, LockSet, LockTable};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const STRIPES: usize = 1 << 16;
 
 /// The flags of the connections that watch each key. A write to the key sets them.
 type WatcherMap = HashMap<(u8, Box<[u8]>), Vec<Arc<AtomicBool>>>;
 
-/// The locks on keys, and the connections to notify when a watched key is written.
+/// The locks on keys, and those to whom changes of keys are reported.
 pub(crate) struct KeyLocks {
     table: LockTable,
     watchers: Mutex<WatcherMap>,
-    /// Number of registered flags. While it is zero, writers need not look for watchers.
-    watching: AtomicUsize,
+    /// Number of registered flags, and of wishes for the reports of all changes. While it is zero,
+    /// writers need not remember which keys they change.
+    listening: AtomicUsize,
+    listener: OnceLock<Arc<dyn ChangeListener>>,
 }
 
 impl fmt::Debug for KeyLocks {
@@ -68,7 +72,8 @@ impl KeyLocks {
         KeyLocks {
             table: LockTable::new(STRIPES),
             watchers: Mutex::default(),
-            watching: AtomicUsize::new(0),
+            listening: AtomicUsize::new(0),
+            listener: OnceLock::new(),
         }
     }
 
@@ -85,7 +90,7 @@ impl KeyLocks {
     /// which excludes concurrent writers of the key and ensures that later ones see a non-zero
     /// number of watchers.
     pub(crate) fn watch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
-        self.watching.fetch_add(1, Ordering::Relaxed);
+        self.listening.fetch_add(1, Ordering::Relaxed);
         let mut watchers = self.watchers.lock();
         let flags = watchers.entry((database, key.into())).or_default();
         flags.push(Arc::clone(is_touched));
@@ -100,7 +105,7 @@ impl KeyLocks {
         };
         let before = flags.len();
         flags.retain(|flag| !Arc::ptr_eq(flag, is_touched));
-        self.watching.fetch_sub(before - flags.len(), Ordering::Relaxed);
+        self.listening.fetch_sub(before - flags.len(), Ordering::Relaxed);
         if flags.is_empty() {
             watchers.remove(&place);
         }
@@ -114,24 +119,50 @@ impl KeyLocks {
         keys.map(|(_, key)| key.clone()).collect()
     }
 
-    /// Returns whether any key is watched. The caller must hold the lock of the key that it is
-    /// interested in, because watchers register under the same lock.
-    pub(crate) fn has_watchers(&self) -> bool {
-        self.watching.load(Ordering::Relaxed) > 0
+    /// Returns whether anybody listens to changes of keys. The caller must hold the lock of the key
+    /// that it changes, because watchers register under the same lock.
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.listening.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sets the listener that receives the changes of all keys. It receives them only while
+    /// somebody listens: see [`KeyLocks::begin_to_listen`].
+    pub(crate) fn set_listener(&self, listener: Arc<dyn ChangeListener>) {
+        assert!(self.listener.set(listener).is_ok(), "it is set once");
+    }
+
+    /// Makes all commits report their changes, until the same number of calls of
+    /// [`KeyLocks::end_to_listen`].
+    pub(crate) fn begin_to_listen(&self) {
+        self.listening.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_to_listen(&self) {
+        self.listening.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl KeyLockGuard<'_> {
-    /// Sets the flags of all connections that watch a key, which must be locked for writing.
-    pub(crate) fn touch(&self, database: u8, key: &[u8]) {
-        if let Some(flags) = self.locks.watchers.lock().get(&(database, Box::from(key))) {
+    /// Reports a change to all who listen. The key must be locked for writing.
+    pub(crate) fn report(&self, change: &KeyChange) {
+        let place = (change.database, change.key.clone());
+        if let Some(flags) = self.locks.watchers.lock().get(&place) {
             flags.iter().for_each(|flag| flag.store(true, Ordering::Release));
+        }
+        self.report_event(change);
+    }
+
+    /// Like [`KeyLockGuard::report`], but the key is as before for the clients that watch it.
+    pub(crate) fn report_event(&self, change: &KeyChange) {
+        if let Some(listener) = self.locks.listener.get() {
+            listener.changed(change);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::key_events::{KeyEvent, KeyKind};
     use super::*;
 
     #[test]
@@ -142,15 +173,20 @@ mod tests {
         let write = |database, key: &[u8]| {
             let mut wanted = KeyLockRequest::default();
             wanted.key(database, key, Mode::Exclusive);
-            locks.lock(wanted).touch(database, key);
+            locks.lock(wanted).report(&KeyChange {
+                database,
+                key: key.into(),
+                kind: KeyKind::Text,
+                event: KeyEvent::SET,
+            });
             flag.load(Ordering::Acquire)
         };
-        assert!(locks.has_watchers());
+        assert!(locks.has_listeners());
         assert!(!write(1, b"b"));
         assert!(!write(0, b"a"));
         assert!(write(1, b"a"));
         flag.store(false, Ordering::Release);
         locks.unwatch(1, b"a", &flag);
-        assert!(!write(1, b"a") && !locks.has_watchers());
+        assert!(!write(1, b"a") && !locks.has_listeners());
     }
 }

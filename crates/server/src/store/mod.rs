@@ -33,6 +33,7 @@ mod entries;
 mod expiry_reaper;
 mod expiry_tracker;
 mod interactive;
+mod key_events;
 mod last_uses;
 mod layout;
 mod locks;
@@ -55,6 +56,9 @@ pub(crate) use clock::{MOST_BEHIND_MS, StoreClock};
 pub(crate) use databases::{DatabaseMap, numbers_of};
 pub(crate) use expiry_reaper::ExpiryReaper;
 pub(crate) use interactive::{InteractiveTransaction, JointOutcome, ReadTracking, explained};
+#[cfg(test)]
+pub(crate) use key_events::{ChangeListener, KeyChange};
+pub(crate) use key_events::{EventClass, KeyEvent, KeyKind};
 pub(crate) use layout::{existing, is_hashed};
 pub(crate) use locks::{KeyLockGuard, KeyLockRequest, Mode};
 pub(crate) use lookups::LookupCounts;

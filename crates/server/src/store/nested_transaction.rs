@@ -3,6 +3,7 @@
 
 use super::ServerStore;
 use super::collection_filter::MarkChanges;
+use super::key_events::{KeyEvent, KeyKind};
 use super::model::format::InnerKey;
 use super::own_records::OwnRecords;
 use super::scan::{OwnedPair, ValueSelection, WalkDirection};
@@ -19,8 +20,12 @@ pub(crate) struct NestedTransaction<'s> {
     /// The keys that the command has written, each with its expiry time in milliseconds since 1970.
     wrote: Vec<(InnerKey, u64)>,
     ranges: Vec<(InnerKey, InnerKey)>,
-    touched: Vec<(u8, Box<[u8]>)>,
+    touched: Vec<TouchedKey>,
 }
+
+/// A user key that a command has written, with its database's stored number, its type after the
+/// change, and the event.
+pub(super) type TouchedKey = (u8, Box<[u8]>, (KeyKind, KeyEvent));
 
 impl<'s> NestedTransaction<'s> {
     pub(super) fn new(base: &'s alluvium::Transaction) -> NestedTransaction<'s> {
@@ -111,8 +116,8 @@ impl<'s> NestedTransaction<'s> {
 
     /// Records that the command has written a user key in the database with the stored number
     /// `number`.
-    pub(super) fn touched(&mut self, number: u8, key: &[u8]) {
-        self.touched.push((number, key.into()));
+    pub(super) fn touched(&mut self, number: u8, key: &[u8], change: (KeyKind, KeyEvent)) {
+        self.touched.push((number, key.into(), change));
     }
 }
 
@@ -168,7 +173,7 @@ pub(crate) struct CommandChanges {
     pub(super) records: Option<Box<OwnRecords>>,
     pub(super) keys: Vec<(InnerKey, u64)>,
     pub(super) ranges: Vec<(InnerKey, InnerKey)>,
-    pub(super) touched: Vec<(u8, Box<[u8]>)>,
+    pub(super) touched: Vec<TouchedKey>,
     pub(super) marks: MarkChanges,
     /// Numbers of the sorted sets whose rank indexes the command has changed.
     pub(super) orders: Vec<u64>,

@@ -4,6 +4,7 @@
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of};
 use super::deferred_record::RecordDeferral;
+use super::key_events::{KeyChange, KeyEvent, KeyKind};
 use super::locks::KeyLockGuard;
 use super::model::format::{self, InnerKey};
 use super::model::{CollectionHeader, RecordBytes, TypedValue};
@@ -102,9 +103,12 @@ pub(crate) struct CommandTransaction<'s> {
     reading: Cell<Option<ReadReservation>>,
     /// The client's transaction in which this one is nested, if any. All reads go through it.
     pub(super) within: Option<Box<NestedTransaction<'s>>>,
-    /// The watched databases and keys that the transaction has written, with the database numbers
-    /// that clients use.
-    touched: Vec<(u8, Box<[u8]>)>,
+    /// The event of the current command.
+    event: KeyEvent,
+    /// The changes to report after the commit, if anybody listens.
+    changes: Vec<KeyChange>,
+    /// Number of changes by the commands before the current one.
+    changed_before: usize,
     /// Number of bytes that blind commands have written.
     bytes: usize,
     /// Number of bytes and keys written with an expiry time, and the latest such time.
@@ -149,7 +153,9 @@ impl<'s> CommandTransaction<'s> {
             vacancies: VacantRanges::default(),
             reading: Cell::new(None),
             within: None,
-            touched: Vec::new(),
+            event: KeyEvent::INTERNAL,
+            changes: Vec::new(),
+            changed_before: 0,
             bytes: 0,
             expiring: 0,
             expiring_keys: 0,
@@ -510,13 +516,50 @@ impl<'s> CommandTransaction<'s> {
         self.within.is_some()
     }
 
-    /// Records that a user key was written, so that its watchers are notified after the commit.
-    pub(crate) fn touch(&mut self, key: &[u8]) {
+    /// Sets the event that the changes of the following command are reported as.
+    pub(crate) fn begin_command(&mut self, event: KeyEvent) {
+        self.event = event;
+        self.changed_before = self.changes.len();
+    }
+
+    /// Sets the event that the following changes of the current command are reported as.
+    pub(crate) fn set_event(&mut self, event: KeyEvent) {
+        self.event = event;
+    }
+
+    /// Returns the event that changes are reported as.
+    pub(super) fn event(&self) -> KeyEvent {
+        self.event
+    }
+
+    /// Records that a user key was written and has this type now, so that the change is reported
+    /// after the commit.
+    pub(crate) fn touch(&mut self, key: &[u8], kind: KeyKind) {
+        self.touch_as(key, kind, self.event);
+    }
+
+    /// Like [`CommandTransaction::touch`], with an event other than that of the command.
+    pub(crate) fn touch_as(&mut self, key: &[u8], kind: KeyKind, event: KeyEvent) {
         if let Some(within) = &mut self.within {
-            within.touched(self.database, key);
-        }
-        if self.store.locks.has_watchers() {
-            self.touched.push((self.client_database(), key.into()));
+            within.touched(self.database, key, (kind, event));
+        } else if self.store.locks.has_listeners() {
+            let database = self.client_database();
+            let is_same = |last: &&mut KeyChange| last.database == database && *last.key == *key;
+            // A command that replaces a value deletes the old one first, which is no event.
+            let own = &mut self.changes[self.changed_before..];
+            if let Some(last) = own.last_mut().filter(|last| is_same(last))
+                && (last.event, last.kind) == (KeyEvent::DEL, KeyKind::Absent)
+            {
+                (last.kind, last.event) = (kind, event);
+                return;
+            }
+            let key = key.into();
+            self.changes.push(KeyChange {
+                database,
+                key,
+                kind,
+                event,
+            });
         }
     }
 
@@ -549,15 +592,20 @@ impl<'s> CommandTransaction<'s> {
         let mut numbers = self.numbers();
         let (first, second) = (numbers[usize::from(one)], numbers[usize::from(other)]);
         let now = self.database;
-        for database in [one, other] {
+        for (database, before, after) in [(one, first, second), (other, second, first)] {
             for key in self.store.locks.watched(database) {
-                let mut is_there = false;
-                for number in [first, second] {
-                    self.database = number;
-                    is_there |= self.entry(&key)?.is_some();
-                }
-                if is_there {
-                    self.touched.push((database, key));
+                self.database = before;
+                let was_there = self.entry(&key)?.is_some();
+                self.database = after;
+                let kind = KeyKind::of(self.entry(&key)?.as_ref());
+                if was_there || kind != KeyKind::Absent {
+                    let event = KeyEvent::INTERNAL;
+                    self.changes.push(KeyChange {
+                        database,
+                        key,
+                        kind,
+                        event,
+                    });
                 }
             }
         }
@@ -599,7 +647,7 @@ impl<'s> CommandTransaction<'s> {
         for key in self.store.locks.watched(database) {
             let is_within = (&start..&end).contains(&&format::record_key(self.database, &key));
             if is_within && self.entry(&key)?.is_some() {
-                self.touch(&key);
+                self.touch_as(&key, KeyKind::Absent, KeyEvent::INTERNAL);
             }
         }
         self.delete_range(start, end);
@@ -657,9 +705,7 @@ impl<'s> CommandTransaction<'s> {
                 .expiring
                 .note(self.last_expiry_ms, self.expiring, self.expiring_keys);
         }
-        for (database, key) in &self.touched {
-            held.touch(*database, key);
-        }
+        self.changes.drain(..).for_each(|change| held.report(&change));
         if is_short {
             spare.batch.clear();
             SPARE.set(Some(spare));

@@ -5,7 +5,9 @@ use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{OptionParser, integer, is, name};
 use crate::redis::string_store::StringStore;
 use crate::store::model::{CollectionHeader, CollectionKind, TypedValue, format};
-use crate::store::{ChunkCounter, CommandTransaction, DATABASES, StagingWriter, WalkDirection};
+use crate::store::{
+    ChunkCounter, CommandTransaction, DATABASES, KeyEvent, KeyKind, StagingWriter, WalkDirection,
+};
 
 pub(crate) fn del(
     transaction: &mut impl StringStore,
@@ -69,7 +71,7 @@ fn move_to(
 ) -> CommandResult {
     transaction.remove(to)?;
     transaction.delete(format::record_key(transaction.database, from));
-    transaction.touch(from);
+    transaction.touch_as(from, KeyKind::Absent, KeyEvent::RENAME_FROM);
     match held {
         OwnedTypedValue::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
         OwnedTypedValue::Collection(mut collection) => {
@@ -180,7 +182,7 @@ pub(crate) fn move_key(
     transaction.database = here;
     let is_moved = result?;
     if is_moved {
-        transaction.remove(key)?;
+        transaction.remove_as(key, KeyEvent::MOVE_FROM)?;
     }
     reply.truth(is_moved);
     Ok(())

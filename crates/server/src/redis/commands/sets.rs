@@ -10,7 +10,7 @@ use crate::redis::args::{check_room, integer, name, too_long};
 use crate::redis::pages::{self, ElementProjection, ElementRange, PAGE};
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{CollectionHeader, CollectionKind};
-use crate::store::{CommandTransaction, StagingWriter, WorkingMemory};
+use crate::store::{CommandTransaction, KeyEvent, StagingWriter, WorkingMemory};
 use smallvec::SmallVec;
 
 type MemberList = Vec<Vec<u8>>;
@@ -200,7 +200,9 @@ pub(crate) fn smove(
     let old = place(transaction, &source, member);
     transaction.delete(old);
     source.count -= 1;
+    transaction.set_event(KeyEvent::SREM);
     transaction.save(from, &source);
+    transaction.set_event(KeyEvent::SADD);
     let mut target = match target {
         Some(target) => target,
         None => transaction.new_collection(CollectionKind::Set)?,

@@ -15,7 +15,7 @@ use crate::redis::args::{OptionParser, check_room, integer, is, name, span, too_
 use crate::redis::pages::{self, ElementProjection, ElementRange};
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{CollectionHeader, CollectionKind};
-use crate::store::{CommandTransaction, WalkDirection};
+use crate::store::{CommandTransaction, KeyEvent, KeyKind, WalkDirection};
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
@@ -24,6 +24,24 @@ use std::ops::{ControlFlow, Range};
 pub(crate) enum ListEnd {
     Left,
     Right,
+}
+
+impl ListEnd {
+    /// Returns the event of taking elements from this end.
+    fn pop_event(self) -> KeyEvent {
+        match self {
+            ListEnd::Left => KeyEvent::LPOP,
+            ListEnd::Right => KeyEvent::RPOP,
+        }
+    }
+
+    /// Returns the event of adding elements at this end.
+    fn push_event(self) -> KeyEvent {
+        match self {
+            ListEnd::Left => KeyEvent::LPUSH,
+            ListEnd::Right => KeyEvent::RPUSH,
+        }
+    }
 }
 
 fn list(
@@ -280,6 +298,7 @@ pub(super) fn pop_from(
         return Ok(false);
     };
     let taken = count.min(list.count);
+    transaction.set_event(end.pop_event());
     reply.array(2);
     reply.bulk(key);
     reply.array(usize::try_from(taken).unwrap_or(usize::MAX));
@@ -371,7 +390,7 @@ pub(crate) fn lset(
     let place = at_index(transaction, &list, integer(args.at(2))?);
     let place = place.ok_or(CommandError::say("ERR index out of range"))?;
     transaction.put(place, args.at(3).to_vec(), 0);
-    transaction.touch(args.at(1));
+    transaction.touch(args.at(1), KeyKind::Collection(CollectionKind::List));
     reply.ok();
     Ok(())
 }
@@ -577,11 +596,15 @@ fn move_one(
         Ok(())
     })?;
     let element = &element[..];
+    transaction.set_event(start.pop_event());
     if from == to {
         push_one(transaction, &mut source, element, target);
+        transaction.touch(from, KeyKind::Collection(CollectionKind::List));
+        transaction.set_event(target.push_event());
         transaction.save(from, &source);
     } else {
         transaction.save(from, &source);
+        transaction.set_event(target.push_event());
         let mut other = match other {
             Some(other) => other,
             None => transaction.new_collection(CollectionKind::List)?,

@@ -7,7 +7,7 @@ use crate::error::CommandError;
 use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::redis::args::{double, is, name, wrong_number};
 use crate::store::model::CollectionKind;
-use crate::store::{CommandTransaction, WalkDirection, WorkingMemory};
+use crate::store::{CommandTransaction, KeyEvent, WalkDirection, WorkingMemory};
 
 const NOT_A_NUMBER: CommandError = CommandError::say("ERR resulting score is not a number (NaN)");
 
@@ -190,6 +190,10 @@ pub(crate) fn pop_some<'s>(
         return Ok((Vec::new(), WorkingMemory::new(transaction.store)));
     };
     let (taken, working) = super::range::first(transaction, &set, count, direction, reply)?;
+    transaction.set_event(match direction {
+        WalkDirection::Forward => KeyEvent::ZPOPMIN,
+        WalkDirection::Backward => KeyEvent::ZPOPMAX,
+    });
     for (member, score) in &taken {
         remove(transaction, &mut set, member, *score)?;
     }

@@ -1,0 +1,94 @@
+//! What a commit reports about the keys that it has changed: their databases, their new types, and
+//! the events that changed them.
+//!
+//! Every path that changes keys reports here: commands, MULTI, COMMIT, the management socket and
+//! the reaper of expired collections. WATCH, blocking commands and keyspace events depend on these
+//! reports and on nothing else.
+
+use super::model::{CollectionKind, TypedValue};
+
+/// The group of an event, by which clients choose the events that they receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventClass {
+    /// No client receives the event, but the key has changed.
+    Internal,
+    Generic,
+    Text,
+    List,
+    Set,
+    Hash,
+    SortedSet,
+    Expired,
+}
+
+/// The type of a key after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyKind {
+    Absent,
+    Text,
+    Collection(CollectionKind),
+}
+
+impl KeyKind {
+    /// Returns the type of a key with this value.
+    pub(super) fn of(entry: Option<&TypedValue<'_>>) -> KeyKind {
+        match entry {
+            None => KeyKind::Absent,
+            Some(TypedValue::Text(_)) => KeyKind::Text,
+            Some(TypedValue::Collection(collection)) => KeyKind::Collection(collection.kind),
+        }
+    }
+}
+
+/// An event: the name under which Redis reports it, and its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyEvent {
+    pub(crate) name: &'static str,
+    pub(crate) class: EventClass,
+}
+
+impl KeyEvent {
+    /// FLUSHDB, SWAPDB and similar have changed the key.
+    pub(crate) const INTERNAL: KeyEvent = KeyEvent::new("", EventClass::Internal);
+    pub(crate) const COPY_TO: KeyEvent = KeyEvent::new("copy_to", EventClass::Generic);
+    pub(crate) const DEL: KeyEvent = KeyEvent::new("del", EventClass::Generic);
+    pub(crate) const EXPIRE: KeyEvent = KeyEvent::new("expire", EventClass::Generic);
+    pub(crate) const EXPIRED: KeyEvent = KeyEvent::new("expired", EventClass::Expired);
+    pub(crate) const LPOP: KeyEvent = KeyEvent::new("lpop", EventClass::List);
+    pub(crate) const LPUSH: KeyEvent = KeyEvent::new("lpush", EventClass::List);
+    pub(crate) const MOVE_FROM: KeyEvent = KeyEvent::new("move_from", EventClass::Generic);
+    pub(crate) const MOVE_TO: KeyEvent = KeyEvent::new("move_to", EventClass::Generic);
+    pub(crate) const PERSIST: KeyEvent = KeyEvent::new("persist", EventClass::Generic);
+    pub(crate) const RENAME_FROM: KeyEvent = KeyEvent::new("rename_from", EventClass::Generic);
+    pub(crate) const RENAME_TO: KeyEvent = KeyEvent::new("rename_to", EventClass::Generic);
+    pub(crate) const RPOP: KeyEvent = KeyEvent::new("rpop", EventClass::List);
+    pub(crate) const RPUSH: KeyEvent = KeyEvent::new("rpush", EventClass::List);
+    pub(crate) const SADD: KeyEvent = KeyEvent::new("sadd", EventClass::Set);
+    pub(crate) const SET: KeyEvent = KeyEvent::new("set", EventClass::Text);
+    pub(crate) const SETBIT: KeyEvent = KeyEvent::new("setbit", EventClass::Text);
+    pub(crate) const SREM: KeyEvent = KeyEvent::new("srem", EventClass::Set);
+    pub(crate) const ZPOPMAX: KeyEvent = KeyEvent::new("zpopmax", EventClass::SortedSet);
+    pub(crate) const ZPOPMIN: KeyEvent = KeyEvent::new("zpopmin", EventClass::SortedSet);
+
+    pub(crate) const fn new(name: &'static str, class: EventClass) -> KeyEvent {
+        KeyEvent { name, class }
+    }
+}
+
+/// The change of a key that a commit has made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyChange {
+    /// The number that clients use for the key's database.
+    pub(crate) database: u8,
+    pub(crate) key: Box<[u8]>,
+    /// The key's type after the change.
+    pub(crate) kind: KeyKind,
+    pub(crate) event: KeyEvent,
+}
+
+/// Receives the changes of every commit, while it is registered.
+pub(crate) trait ChangeListener: Send + Sync {
+    /// Called once for each change, in order, after the commit has become visible and before the
+    /// locks of its keys are released.
+    fn changed(&self, change: &KeyChange);
+}
