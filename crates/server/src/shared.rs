@@ -369,6 +369,8 @@ pub(crate) struct StoreContext {
     /// Time of the last backup in seconds since 1970. Before the first backup, the time at which
     /// the server started.
     pub(crate) saved: AtomicU64,
+    /// The settings of Redis that have no effect here.
+    pub(crate) foreign_settings: redis::ForeignSettings,
 }
 
 impl Deref for StoreContext {
@@ -402,6 +404,7 @@ impl StoreContext {
             samples: SampleHistory::default(),
             forecasts: ForecastCache::default(),
             saved: AtomicU64::new(saved),
+            foreign_settings: redis::ForeignSettings::default(),
         };
         shared.fit_client_memory();
         shared

@@ -80,14 +80,16 @@ fn of_group(group: &str) -> &'static [&'static str] {
 fn besides(name: &str) -> &'static [&'static str] {
     match name {
         "lolwut" => &["read"],
-        "wait" => &["connection"],
+        "wait" | "waitaof" => &["connection"],
+        "asking" | "readonly" | "readwrite" => &["connection"],
         "keys" | "info" => &["dangerous"],
         "sort" | "sort_ro" => &["set", "sortedset", "list", "dangerous"],
         "delrange" => &["dangerous"],
         "dbsize" => &["keyspace"],
         "flushall" | "flushdb" | "swapdb" => &["keyspace", "dangerous"],
         "command" => &["connection"],
-        "bgsave" | "debug" | "lastsave" | "monitor" | "role" | "save" | "shutdown" => &["admin", "dangerous"],
+        "bgrewriteaof" | "bgsave" | "debug" | "failover" | "lastsave" | "monitor" | "replicaof" | "role"
+        | "save" | "shutdown" | "slaveof" => &["admin", "dangerous"],
         _ => &[],
     }
 }
@@ -101,7 +103,7 @@ pub(super) fn of_command(command: &CommandSpec, has_subcommands: bool) -> Comman
         if let CommandHandler::Data(_) = command.action {
             names.push(if command.writes() { "write" } else { "read" });
         }
-        if !matches!(command.name, "wait" | "sort" | "sort_ro") {
+        if !matches!(command.name, "wait" | "waitaof" | "sort" | "sort_ro") {
             names.extend(of_group(command.group));
         }
         names.extend(besides(command.name));

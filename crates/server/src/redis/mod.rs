@@ -32,6 +32,7 @@ mod write_access_log;
 
 pub(crate) use cached::CachedSession;
 pub(crate) use commands::clients::line;
+pub(crate) use commands::foreign_settings::ForeignSettings;
 pub(crate) use commands::scan_commands::score_text;
 pub(crate) use local_execution::execute;
 pub(crate) use session::RedisSession;

@@ -4,7 +4,7 @@
 use super::commands::{
     acl, admin, bitfield, bits, clients, connection, describe, expiry, hashes, info, interactive,
     key_count_arguments, keys, latency, lists, memory, monitor_commands, ordered, saving, scan_commands,
-    sets, small, sort, sorted, strings, transactions,
+    sets, single, small, sort, sorted, strings, transactions,
 };
 use super::session::RedisSession;
 use crate::error::CommandError;
@@ -564,7 +564,16 @@ static SERVER: &[CommandSpec] = &[
     session("server", "monitor", 1, ADMIN | NOT_IN_MULTI, monitor_commands::monitor, "Shows every command that the server executes."),
     session("server", "role", 1, FAST, small::role, "Returns that the server is a master without replicas."),
     session("server", "shutdown", -1, ADMIN | NOT_IN_MULTI, monitor_commands::shutdown, "Stops the server."),
-    session("generic", "wait", 3, 0, small::wait, "Returns 0, because the server has no replicas."),
+    session("generic", "wait", 3, 0, single::wait, "Returns 0, because the server has no replicas."),
+    session("generic", "waitaof", 4, 0, single::waitaof, "Waits until all writes are on the disk of the server, which has no replicas."),
+    session("cluster", "asking", 1, FAST, single::of_cluster, "Returns an error, because the server is not part of a cluster."),
+    session("cluster", "cluster", -2, 0, single::cluster, "Returns an error, because the server is not part of a cluster."),
+    session("cluster", "readonly", 1, FAST, single::of_cluster, "Returns an error, because the server is not part of a cluster."),
+    session("cluster", "readwrite", 1, FAST, single::of_cluster, "Returns an error, because the server is not part of a cluster."),
+    session("server", "bgrewriteaof", 1, ADMIN, single::bgrewriteaof, "Makes a checkpoint, which shortens the log."),
+    session("server", "failover", -1, ADMIN, single::failover, "Returns an error, because the server has no replicas."),
+    session("server", "replicaof", 3, ADMIN, single::replica_of, "Accepts NO ONE, because the server is a master."),
+    session("server", "slaveof", 3, ADMIN, single::replica_of, "Accepts NO ONE, because the server is a master."),
     session("server", "info", -1, 0, info::info, "Returns facts and figures about the server."),
     session("server", "lastsave", 1, FAST | ADMIN, saving::lastsave, "Returns the time of the last backup, in seconds since 1970."),
     session("server", "save", 1, ADMIN | NOT_IN_MULTI, saving::save, "Makes a backup."),

@@ -64,8 +64,8 @@ impl KeyEvent {
     pub(crate) const RPOP: KeyEvent = KeyEvent::new("rpop", EventClass::List);
     pub(crate) const RPUSH: KeyEvent = KeyEvent::new("rpush", EventClass::List);
     pub(crate) const SADD: KeyEvent = KeyEvent::new("sadd", EventClass::Set);
+    #[cfg(test)]
     pub(crate) const SET: KeyEvent = KeyEvent::new("set", EventClass::Text);
-    pub(crate) const SETBIT: KeyEvent = KeyEvent::new("setbit", EventClass::Text);
     pub(crate) const SREM: KeyEvent = KeyEvent::new("srem", EventClass::Set);
     pub(crate) const ZPOPMAX: KeyEvent = KeyEvent::new("zpopmax", EventClass::SortedSet);
     pub(crate) const ZPOPMIN: KeyEvent = KeyEvent::new("zpopmin", EventClass::SortedSet);

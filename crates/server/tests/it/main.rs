@@ -35,6 +35,7 @@ mod other;
 mod page;
 mod refused;
 mod restart;
+mod single;
 mod sockets;
 mod sort;
 mod strings;

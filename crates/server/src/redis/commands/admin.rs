@@ -1,5 +1,6 @@
 //! Commands for server administration: settings, durability, and the slow log.
 
+use super::foreign_settings;
 use super::limits;
 use crate::access::glob;
 use crate::error::{CommandError, CommandResult};
@@ -119,17 +120,21 @@ pub(crate) fn config(
     let verb = args.at(1).to_ascii_uppercase();
     match (&verb[..], args.len()) {
         (b"GET", 3..) => {
-            let fits = |setting: &&ConfigParameter| {
-                let name = setting.name.as_bytes();
-                args.from(2)
-                    .iter()
-                    .any(|pattern| glob::fits(&pattern.to_ascii_lowercase(), name))
+            let is_wanted = |name: &str| {
+                let mut patterns = args.from(2).iter();
+                patterns.any(|pattern| glob::fits(&pattern.to_ascii_lowercase(), name.as_bytes()))
             };
+            let fits = |setting: &&ConfigParameter| is_wanted(setting.name);
             let found: Vec<&ConfigParameter> = SETTINGS.iter().filter(fits).collect();
-            reply.map(found.len());
+            let foreign: Vec<&str> = foreign_settings::names().filter(|name| is_wanted(name)).collect();
+            reply.map(found.len() + foreign.len());
             for setting in found {
                 reply.bulk(setting.name.as_bytes());
                 reply.bulk((setting.read)(&session.shared).as_bytes());
+            }
+            for name in foreign {
+                reply.bulk(name.as_bytes());
+                reply.bulk(session.shared.foreign_settings.get(name).as_bytes());
             }
         }
         (b"SET", 4..) if args.len().is_multiple_of(2) => {
@@ -187,13 +192,16 @@ pub(crate) fn config(
 /// Changes all settings or none. If a setting is rejected, restores those already changed.
 fn change_all(shared: &StoreContext, args: Args<'_>) -> CommandResult {
     let mut before: Vec<(&ConfigParameter, String)> = Vec::new();
+    let mut foreign_before: Vec<(&'static str, String)> = Vec::new();
     for index in (0..args.len()).step_by(2) {
         let name = args.at(index).to_ascii_lowercase();
-        let old = SETTINGS
-            .iter()
-            .find(|setting| setting.name.as_bytes() == name)
-            .map(|setting| (setting, (setting.read)(shared)));
+        let setting = SETTINGS.iter().find(|setting| setting.name.as_bytes() == name);
+        let old = setting.map(|setting| (setting, (setting.read)(shared)));
+        let foreign = foreign_settings::find(&name).map(|name| (name, shared.foreign_settings.get(name)));
         if let Err(failure) = change(shared, args.at(index), args.at(index + 1)) {
+            for (name, old) in foreign_before.into_iter().rev() {
+                shared.foreign_settings.set(name, old.as_bytes())?;
+            }
             for (setting, old) in before.into_iter().rev() {
                 if let Some(change) = setting.change {
                     change(shared, old.as_bytes())?;
@@ -202,6 +210,7 @@ fn change_all(shared: &StoreContext, args: Args<'_>) -> CommandResult {
             return Err(failure);
         }
         before.extend(old);
+        foreign_before.extend(foreign);
     }
     Ok(())
 }
@@ -209,6 +218,14 @@ fn change_all(shared: &StoreContext, args: Args<'_>) -> CommandResult {
 fn change(shared: &StoreContext, name: &[u8], value: &[u8]) -> CommandResult {
     let lower = name.to_ascii_lowercase();
     let shown = String::from_utf8_lossy(name);
+    let refused = |failure: CommandError| {
+        CommandError::Refused(Cow::Owned(format!(
+            "ERR CONFIG SET failed (possibly related to argument '{shown}') - {failure}"
+        )))
+    };
+    if let Some(name) = foreign_settings::find(&lower) {
+        return shared.foreign_settings.set(name, value).map_err(refused);
+    }
     let Some(setting) = SETTINGS.iter().find(|setting| setting.name.as_bytes() == lower) else {
         return Err(CommandError::Refused(Cow::Owned(format!(
             "ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"
@@ -216,13 +233,11 @@ fn change(shared: &StoreContext, name: &[u8], value: &[u8]) -> CommandResult {
     };
     let result = match setting.change {
         Some(change) => change(shared, value),
+        // A client may set what is already so.
+        None if (setting.read)(shared).as_bytes().eq_ignore_ascii_case(value) => Ok(()),
         None => Err(CommandError::say("can't set immutable config")),
     };
-    result.map_err(|failure| {
-        CommandError::Refused(Cow::Owned(format!(
-            "ERR CONFIG SET failed (possibly related to argument '{shown}') - {failure}"
-        )))
-    })
+    result.map_err(refused)
 }
 
 pub(crate) fn time(

@@ -1,8 +1,7 @@
-//! Minor commands that client tools send: ROLE, WAIT, MODULE and LOLWUT.
+//! Minor commands that client tools send: ROLE, MODULE and LOLWUT.
 
 use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
-use crate::redis::args::integer;
 use crate::redis::session::RedisSession;
 use crate::redis::subcommands::unknown_subcommand;
 
@@ -15,22 +14,6 @@ pub(crate) fn role(
     reply.bulk(b"master");
     reply.integer(session.shared.store.db.sequence() as i64);
     reply.array(0);
-    Ok(())
-}
-
-/// The WAIT command. It replies immediately, because there are no replicas.
-pub(crate) fn wait(
-    _session: &mut RedisSession,
-    args: Args<'_>,
-    reply: &mut ReplyWriter<'_>,
-) -> CommandResult {
-    integer(args.at(1))?;
-    let timeout = integer(args.at(2))
-        .map_err(|_| CommandError::say("ERR timeout is not an integer or out of range"))?;
-    if timeout < 0 {
-        return Err(CommandError::say("ERR timeout is negative"));
-    }
-    reply.integer(0);
     Ok(())
 }
 
