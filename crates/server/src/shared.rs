@@ -12,6 +12,7 @@ use crate::observe::slowlog::SlowLog;
 use crate::options::{ServerLimits, ServerOptions};
 use crate::redis;
 use crate::redis::backups::BackupManager;
+use crate::redis::blocking::WaitRegistry;
 use crate::redis::pause::PauseControl;
 use crate::store::ServerStore;
 use parking_lot::Mutex;
@@ -83,6 +84,8 @@ pub(crate) struct ClientHandle {
     pub(crate) descriptor: AtomicI64,
     /// Whether the connection receives other connections' commands (MONITOR).
     pub(crate) is_monitor: AtomicBool,
+    /// Whether a command waits until another client changes a key.
+    pub(crate) is_blocked: AtomicBool,
     /// The client library's name and version, set with CLIENT SETINFO.
     pub(crate) library: Mutex<(String, String)>,
 }
@@ -160,6 +163,7 @@ impl ClientRegistry {
             language,
             descriptor: AtomicI64::new(-1),
             is_monitor: AtomicBool::new(false),
+            is_blocked: AtomicBool::new(false),
             library: Mutex::default(),
         });
         all.insert(client.id, Arc::clone(&client));
@@ -369,6 +373,8 @@ pub(crate) struct StoreContext {
     /// Time of the last backup in seconds since 1970. Before the first backup, the time at which
     /// the server started.
     pub(crate) saved: AtomicU64,
+    /// The commands that wait until other clients change keys.
+    pub(crate) waits: Arc<WaitRegistry>,
     /// The settings of Redis that have no effect here.
     pub(crate) foreign_settings: redis::ForeignSettings,
 }
@@ -390,6 +396,8 @@ impl StoreContext {
         loops: usize,
     ) -> StoreContext {
         let saved = store.now_ms() / 1000;
+        let waits = Arc::new(WaitRegistry::new(&store));
+        store.locks.set_listener(Arc::clone(&waits) as _);
         let backups = BackupManager::since(store.db.sequence());
         let common = ServerContext::new(options, access, Arc::clone(&store.budget), ports, loops);
         let shared = StoreContext {
@@ -404,6 +412,7 @@ impl StoreContext {
             samples: SampleHistory::default(),
             forecasts: ForecastCache::default(),
             saved: AtomicU64::new(saved),
+            waits,
             foreign_settings: redis::ForeignSettings::default(),
         };
         shared.fit_client_memory();

@@ -53,6 +53,9 @@ pub(crate) enum ServeOutcome {
     /// The next request waits for the store to read data. The store then calls the connection's
     /// waker.
     Wait,
+    /// The next request waits until another client does something, which may never happen. The
+    /// session then calls the connection's waker.
+    Block,
     /// The next reply needs more memory than is left in the clients' budget. Serving continues once
     /// memory is released.
     Full,
@@ -119,6 +122,8 @@ pub(crate) enum TurnOutcome {
     Again,
     /// The store has read the requested data and calls the connection's waker.
     Store,
+    /// Another client does something that the connection waits for.
+    Blocked,
     /// Other connections release memory in the clients' budget.
     Stalled,
     /// The store has been synced to the device.
@@ -305,7 +310,7 @@ impl ProtocolConnection {
                 }
             }
             let served = self.serve();
-            self.is_waiting = served == ServeOutcome::Wait;
+            self.is_waiting = matches!(served, ServeOutcome::Wait | ServeOutcome::Block);
             self.has_more = matches!(served, ServeOutcome::Some | ServeOutcome::Full);
             self.is_ending = served == ServeOutcome::Close;
             if self.output.len() - self.sent > self.common.config.max_output() {
@@ -333,6 +338,13 @@ impl ProtocolConnection {
                 return Ok(TurnOutcome::Stalled);
             }
             self.stalled = None;
+            if served == ServeOutcome::Block {
+                // Nobody would read the reply.
+                return Ok(match self.has_client_ended {
+                    true => TurnOutcome::Closed,
+                    false => TurnOutcome::Blocked,
+                });
+            }
             if self.is_waiting {
                 return Ok(TurnOutcome::Store);
             }

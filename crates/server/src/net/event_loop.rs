@@ -268,7 +268,10 @@ impl EventLoop {
                 TurnOutcome::Again | TurnOutcome::Store => {}
                 TurnOutcome::Idle if connection.has_output() => {}
                 TurnOutcome::Stalled if connection.has_output() => {}
-                TurnOutcome::Idle | TurnOutcome::Closed | TurnOutcome::Stalled => self.release(slot),
+                TurnOutcome::Blocked if connection.has_output() => {}
+                TurnOutcome::Idle | TurnOutcome::Closed | TurnOutcome::Stalled | TurnOutcome::Blocked => {
+                    self.release(slot);
+                }
                 TurnOutcome::Sync => {
                     let result = self.syncer.sync_now();
                     connection.synced(&result);

@@ -1,6 +1,7 @@
 //! Executes a batch of commands with a single read before and a single commit after them. All locks
 //! are held from the read to the commit.
 
+use super::blocking::{WaitRequest, WaitingCommand};
 use super::commands::monitor_commands;
 use super::elements;
 use super::session::{RedisSession, ReplyMode};
@@ -12,14 +13,15 @@ use crate::protocol::resp::{Args, ParsedRequests, ReplyTail, ReplyWriter};
 use crate::store::model::format::{self, InnerKey};
 use crate::store::{
     CommandTransaction, CommitOutcome, KeyLockGuard, KeyLockRequest, LookupCounts, Mode, ReadReservation,
-    ServerStore,
+    ServerStore, WaitLength,
 };
 use alluvium::{MultiGetFuture, Value};
 use smallvec::SmallVec;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Once a batch has written more bytes than this, its writes are committed in several parts of
 /// whole commands. The limit is lower if the clients' memory budget divided by `SHARE` is lower.
@@ -223,6 +225,14 @@ pub(super) enum BatchOutcome {
     Commands(usize, Option<Box<dyn ReplyTail>>),
     /// No command was executed, because the batch must wait for this read.
     Waits(Box<PendingRead>),
+    /// The only command of the batch waits until another client changes one of its keys.
+    Blocks(Arc<WaitingCommand>),
+}
+
+/// What a batch waits for.
+enum BatchWait {
+    Read(Box<PendingRead>),
+    Change(Arc<WaitingCommand>),
 }
 
 /// Whether a long reply must be written as a whole or may be written in parts.
@@ -252,7 +262,7 @@ impl RedisSession {
         at: usize,
     ) -> CommandBatch<'a> {
         let args = requests.get(at, buffer);
-        if self.paging.is_alone() {
+        if self.paging.is_alone() || command.blocks() {
             return CommandBatch::new(command, args, 1);
         }
         let mut batch = CommandBatch::new(command, args, requests.len() - at);
@@ -288,7 +298,7 @@ impl RedisSession {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> BatchOutcome {
-        let shared = std::sync::Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.shared);
         let _turn = shared.store.turn_to_write(batch.written_bytes());
         let began = self.activity.begin();
         let mut done = BatchProgress {
@@ -299,7 +309,15 @@ impl RedisSession {
         let lookups = LookupCounts::counted();
         match self.try_run(batch, read, output, context, &mut done) {
             Ok(None) => {}
-            Ok(Some(waiting)) => return BatchOutcome::Waits(waiting),
+            Ok(Some(BatchWait::Read(waiting))) => return BatchOutcome::Waits(waiting),
+            Ok(Some(BatchWait::Change(waiting))) => {
+                LookupCounts::publish_counts(&self.shared.store);
+                self.activity.end();
+                let (command, args) = batch.commands[0];
+                self.client.set_last_command(command.counted_as(args));
+                self.show(command, args);
+                return BatchOutcome::Blocks(waiting);
+            }
             Err(failure) => {
                 self.paging.forget_cut();
                 output.truncate(done.position);
@@ -367,8 +385,8 @@ impl RedisSession {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
         done: &mut BatchProgress,
-    ) -> Result<Option<Box<PendingRead>>, CommandError> {
-        let shared = std::sync::Arc::clone(&self.shared);
+    ) -> Result<Option<BatchWait>, CommandError> {
+        let shared = Arc::clone(&self.shared);
         let store = &*shared.store;
         let BatchLocks {
             held,
@@ -389,7 +407,7 @@ impl RedisSession {
         };
         match ahead {
             PrefetchOutcome::Known => {}
-            PrefetchOutcome::Waits(waiting) => return Ok(Some(waiting)),
+            PrefetchOutcome::Waits(waiting) => return Ok(Some(BatchWait::Read(waiting))),
             PrefetchOutcome::NoRoom => return self.wait_or_refuse(store),
         }
         if batch.len() > 1 && !is_blind {
@@ -406,6 +424,9 @@ impl RedisSession {
                 (done.commands, done.position) = (index, output.len());
             }
             let start = output.len();
+            if command.blocks() {
+                transaction.allow_waiting(u64::MAX);
+            }
             if let Some(mut tail) = self.apply(command, *args, &mut transaction, output, self.length())? {
                 // The rest of the long reply must show the state after this commit. The batch's
                 // remaining commands wait until the client has received the whole reply.
@@ -414,8 +435,17 @@ impl RedisSession {
                 (done.commands, done.tail) = (index + 1, Some(tail));
                 return Ok(None);
             }
+            if transaction.wait().is_some() {
+                output.truncate(start);
+                let waiting = self.wait_for_change((command, *args), &transaction, &held, context);
+                return Ok(Some(BatchWait::Change(waiting)));
+            }
             self.note_length(command, *args, output.len().saturating_sub(start));
             let bytes = output.len().saturating_sub(before);
+            if transaction.wakes() {
+                // The clients that wait are served before the next command.
+                self.paging.end_batch(index + 1, batch.len());
+            }
             if self.paging.should_end_batch(index + 1, batch.len(), bytes) {
                 break;
             }
@@ -425,9 +455,33 @@ impl RedisSession {
         Ok(None)
     }
 
+    /// Makes a command wait until another client changes one of its keys, whose locks are held.
+    fn wait_for_change(
+        &self,
+        (command, args): (&'static CommandSpec, Args<'_>),
+        transaction: &CommandTransaction<'_>,
+        held: &KeyLockGuard<'_>,
+        context: &Context<'_>,
+    ) -> Arc<WaitingCommand> {
+        let deadline = match transaction.wait() {
+            Some(WaitLength::AtMost(length)) => Instant::now().checked_add(length),
+            Some(WaitLength::Forever) | None => None,
+        };
+        let request = WaitRequest {
+            command,
+            args,
+            version: self.settings.version,
+            database: self.settings.database,
+            client: self.client.id,
+            deadline,
+            has_yielded: transaction.has_yielded(),
+        };
+        self.shared.waits.enqueue(&request, held, context.waker())
+    }
+
     /// Handles a batch for whose read there is no memory. The batch waits for memory, or fails if
     /// it has already waited too long.
-    fn wait_or_refuse(&mut self, store: &ServerStore) -> Result<Option<Box<PendingRead>>, CommandError> {
+    fn wait_or_refuse(&mut self, store: &ServerStore) -> Result<Option<BatchWait>, CommandError> {
         if self.paging.refuses {
             let bytes = store.sizes.at_worst(1);
             return Err(CommandError::NoRoom { bytes });

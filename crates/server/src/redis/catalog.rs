@@ -154,7 +154,9 @@ fn needs(command: &CommandSpec, args: Args<'_>) -> (KeyAccess, KeyAccess) {
     let both = |need| (need, need);
     match command.name {
         "copy" => (KeyAccess::READ, KeyAccess::WRITE),
-        "rename" | "renamenx" | "smove" | "lmove" | "rpoplpush" => (KeyAccess::BOTH, KeyAccess::WRITE),
+        "rename" | "renamenx" | "smove" | "blmove" | "brpoplpush" | "lmove" | "rpoplpush" => {
+            (KeyAccess::BOTH, KeyAccess::WRITE)
+        }
         "sort" | "sort_ro" => (KeyAccess::READ, KeyAccess::WRITE),
         "bitfield" if bitfield::only_reads(args) => both(KeyAccess::READ),
         "bitop" | "sdiffstore" | "sinterstore" | "sunionstore" | "zrangestore" | "zdiffstore"

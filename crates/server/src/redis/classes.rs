@@ -84,6 +84,9 @@ fn besides(name: &str) -> &'static [&'static str] {
         "asking" | "readonly" | "readwrite" => &["connection"],
         "keys" | "info" => &["dangerous"],
         "sort" | "sort_ro" => &["set", "sortedset", "list", "dangerous"],
+        "blmove" | "blmpop" | "blpop" | "brpop" | "brpoplpush" | "bzmpop" | "bzpopmax" | "bzpopmin" => {
+            &["blocking"]
+        }
         "delrange" => &["dangerous"],
         "dbsize" => &["keyspace"],
         "flushall" | "flushdb" | "swapdb" => &["keyspace", "dangerous"],

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use crate::options::KeyLayout;
     use crate::redis::{local_execution, table};
-    use crate::store::{ChangeListener, KeyChange, KeyKind, ServerStore};
+    use crate::store::{AwaitedKey, ChangeListener, KeyChange, KeyKind, ServerStore};
     use alluvium::Options;
     use parking_lot::Mutex;
     use std::sync::Arc;
@@ -46,7 +46,7 @@ mod tests {
     struct RecordingListener(Mutex<Vec<String>>);
 
     impl ChangeListener for RecordingListener {
-        fn changed(&self, change: &KeyChange) {
+        fn changed(&self, change: &KeyChange) -> Option<AwaitedKey> {
             let key = String::from_utf8(change.key.to_vec()).unwrap();
             let kind = match change.kind {
                 KeyKind::Absent => "-".to_owned(),
@@ -57,6 +57,17 @@ mod tests {
             self.0
                 .lock()
                 .push(format!("{} {key} {kind} {event}", change.database));
+            None
+        }
+
+        fn serve(&self, _ready: Vec<AwaitedKey>) {}
+
+        fn awaited(&self, _database: u8) -> Vec<Box<[u8]>> {
+            Vec::new()
+        }
+
+        fn is_awaited_before(&self, _place: &AwaitedKey, _number: u64) -> bool {
+            false
         }
     }
 

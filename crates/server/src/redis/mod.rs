@@ -12,6 +12,7 @@
 mod args;
 pub(crate) mod backups;
 mod batch;
+pub(crate) mod blocking;
 pub(crate) mod cached;
 pub(crate) mod catalog;
 pub(crate) mod classes;

@@ -93,6 +93,13 @@ impl PipelineFlowControl {
         self.cut.is_some()
     }
 
+    /// Makes a batch of `all` commands end after `executed` commands.
+    pub(super) fn end_batch(&mut self, executed: usize, all: usize) {
+        if executed < all {
+            self.cut = Some(executed);
+        }
+    }
+
     /// Returns how many commands of a batch of `all` commands were executed.
     pub(super) fn executed(&self, all: usize) -> usize {
         self.cut.unwrap_or(all)

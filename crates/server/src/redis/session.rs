@@ -74,6 +74,8 @@ enum ExecutionFlow {
     Done,
     /// The remaining requests wait for a read from the store.
     Wait,
+    /// The remaining requests wait until another client changes a key.
+    Block,
     /// The remaining requests wait until the client has received part of a long reply.
     PartialReply,
     /// The remaining requests run after the replies have been sent.
@@ -185,6 +187,14 @@ impl RedisSession {
         let (start, before) = (output.len(), self.settings.reply_mode);
         let (executed, tail) = match self.run(batch, read, output, context) {
             BatchOutcome::Commands(executed, tail) => (executed, tail),
+            BatchOutcome::Blocks(waiting) => {
+                self.client.is_blocked.store(true, Ordering::Relaxed);
+                self.suspend(Suspension::Change {
+                    waiting,
+                    next: at + 1,
+                });
+                return Err(ExecutionFlow::Block);
+            }
             BatchOutcome::Waits(awaited) => {
                 let (next, count) = (at, batch.len());
                 return Err(self.suspend(Suspension::Read { awaited, next, count }));
@@ -397,6 +407,7 @@ impl ProtocolSession for RedisSession {
             self.reader.put_back(requests);
             return match flow {
                 ExecutionFlow::Wait => ServeOutcome::Wait,
+                ExecutionFlow::Block => ServeOutcome::Block,
                 ExecutionFlow::OutOfMemory => ServeOutcome::Full,
                 ExecutionFlow::PartialReply if self.is_ending => ServeOutcome::Close,
                 ExecutionFlow::PartialReply | ExecutionFlow::Send | ExecutionFlow::Done => ServeOutcome::Some,
@@ -435,7 +446,7 @@ impl ProtocolSession for RedisSession {
 
     fn held(&self) -> usize {
         let shown = self.feed.as_ref().map_or(0, |feed| feed.held());
-        self.reader.memory() + self.multi.held() + self.within_held() + shown
+        self.reader.memory() + self.multi.held() + self.within_held() + shown + self.waiting_held()
     }
 
     fn append_pushed(&mut self, output: &mut Vec<u8>, waker: &Waker) -> bool {
@@ -481,6 +492,7 @@ impl RedisSession {
 impl Drop for RedisSession {
     fn drop(&mut self) {
         connection::forget(self);
+        self.stop_waiting();
         monitor_commands::stop_monitoring(self);
         let store = &self.shared.store;
         store.cursors.close(self.client.id, &store.budget);

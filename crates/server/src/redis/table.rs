@@ -2,7 +2,7 @@
 //! reports from the same table that validates requests.
 
 use super::commands::{
-    acl, admin, bitfield, bits, clients, connection, describe, expiry, hashes, info, interactive,
+    acl, admin, bitfield, bits, blocking, clients, connection, describe, expiry, hashes, info, interactive,
     key_count_arguments, keys, latency, lists, memory, monitor_commands, ordered, saving, scan_commands,
     sets, single, small, sort, sorted, strings, transactions,
 };
@@ -28,41 +28,44 @@ pub(super) enum CommandHandler {
 }
 
 /// The command writes. It locks its keys exclusively.
-const WRITE: u16 = 1;
+const WRITE: u32 = 1;
 /// The command reads several items that must be mutually consistent, such as a record and elements.
 /// It locks its keys against writers.
-const LOCKED: u16 = 2;
+const LOCKED: u32 = 2;
 /// The command usually does not read the records of its keys.
-const BLIND: u16 = 4;
+const BLIND: u32 = 4;
 /// The command never shares a batch with other commands.
-const ALONE: u16 = 8;
+const ALONE: u32 = 8;
 /// The command locks all keys of all databases.
-const ALL: u16 = 16;
+const ALL: u32 = 16;
 /// The command is allowed before the client has authenticated.
-const STRANGER: u16 = 32;
+const STRANGER: u32 = 32;
 /// Between MULTI and EXEC, the command is executed immediately instead of being queued.
-const IN_MULTI: u16 = 64;
+const IN_MULTI: u32 = 64;
 /// The command's execution time depends little on the size of the values.
-const FAST: u16 = 128;
+const FAST: u32 = 128;
 /// With arguments besides its keys, the command may access another database. It then locks all
 /// keys.
-const ELSEWHERE: u16 = 256;
+const ELSEWHERE: u32 = 256;
 /// The command is rejected between MULTI and EXEC.
-const NOT_IN_MULTI: u16 = 512;
+const NOT_IN_MULTI: u32 = 512;
 /// The command is administrative. MONITOR does not show it.
-const ADMIN: u16 = 1024;
+const ADMIN: u32 = 1024;
 /// MONITOR and SLOWLOG show the commands that this command executes instead of the command itself.
-const UNSEEN: u16 = 2048;
+const UNSEEN: u32 = 2048;
 /// The command's options may name a destination key and patterns of keys to read. With a pattern,
 /// the command locks all keys.
-const SORTS: u16 = 4096;
+const SORTS: u32 = 4096;
 /// The command only inspects its keys, which does not count as using them.
-const LOOKS: u16 = 8192;
+const LOOKS: u32 = 8192;
 /// The command changes databases other than the selected one.
-const ACROSS: u16 = 16384;
+const ACROSS: u32 = 16384;
 /// The command accesses the record of its only key as a collection, does not change the key's
 /// expiry time, and does not iterate over records.
-const KEEPS: u16 = 32768;
+const KEEPS: u32 = 32768;
+
+/// The command may wait until another client changes one of its keys.
+const BLOCKS: u32 = 1 << 16;
 
 #[derive(Clone, Copy)]
 pub(super) struct CommandSpec {
@@ -70,7 +73,7 @@ pub(super) struct CommandSpec {
     /// Number of arguments, including the command name. The absolute value of a negative arity is a
     /// minimum.
     pub(super) arity: i32,
-    flags: u16,
+    flags: u32,
     /// The positions of the keys among the arguments: index of the first key, index of the last key
     /// (counted from the end if negative), and distance between keys. All three are 0 if there are
     /// no keys. If only the distance is 0, the second number is the index of the argument that
@@ -137,7 +140,7 @@ impl CommandSpec {
         subcommands::fits(self.arity, count)
     }
 
-    fn has(&self, flag: u16) -> bool {
+    fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
@@ -148,6 +151,11 @@ impl CommandSpec {
 
     pub(super) fn writes(&self) -> bool {
         self.has(WRITE)
+    }
+
+    /// Returns whether the command may wait until another client changes one of its keys.
+    pub(super) fn blocks(&self) -> bool {
+        self.has(BLOCKS)
     }
 
     pub(super) fn is_fast(&self) -> bool {
@@ -327,7 +335,7 @@ const fn data(
     group: &'static str,
     name: &'static str,
     arity: i32,
-    flags: u16,
+    flags: u32,
     keys: (i32, i32, i32),
     run: DataHandler,
     summary: &'static str,
@@ -351,7 +359,7 @@ const fn session(
     group: &'static str,
     name: &'static str,
     arity: i32,
-    flags: u16,
+    flags: u32,
     run: SessionHandler,
     summary: &'static str,
 ) -> CommandSpec {
@@ -487,6 +495,11 @@ static SETS: &[CommandSpec] = &[
 
 #[rustfmt::skip]
 static LISTS: &[CommandSpec] = &[
+    data("list", "blmove", 6, WRITE | ALONE | BLOCKS, TWO, blocking::blmove, "Moves an element from an end of a list to an end of another list, and returns it; waits for one."),
+    data("list", "blmpop", -5, WRITE | ALONE | BLOCKS, numbered(2), blocking::blmpop, "Removes elements from an end of the first list that is not empty, and returns them; waits for them."),
+    data("list", "blpop", -3, WRITE | ALONE | BLOCKS, (1, -2, 1), blocking::blpop, "Removes the first element of the first list that is not empty, and returns it; waits for one."),
+    data("list", "brpop", -3, WRITE | ALONE | BLOCKS, (1, -2, 1), blocking::brpop, "Removes the last element of the first list that is not empty, and returns it; waits for one."),
+    data("list", "brpoplpush", 4, WRITE | ALONE | BLOCKS, TWO, blocking::brpoplpush, "Moves the last element of a list to the beginning of another list, and returns it; waits for one."),
     data("list", "lindex", 3, LOCKED | KEEPS, ONE, lists::lindex, "Returns an element of a list by its index."),
     data("list", "linsert", 5, WRITE, ONE, lists::linsert, "Inserts an element before or after another one of a list."),
     data("list", "llen", 2, FAST | KEEPS, ONE, lists::llen, "Returns the number of elements of a list."),
@@ -508,6 +521,9 @@ static LISTS: &[CommandSpec] = &[
 
 #[rustfmt::skip]
 static SORTED: &[CommandSpec] = &[
+    data("sorted-set", "bzmpop", -5, WRITE | ALONE | BLOCKS, numbered(2), blocking::bzmpop, "Removes members with the lowest or highest scores from the first sorted set that is not empty, and returns them; waits for them."),
+    data("sorted-set", "bzpopmax", -3, WRITE | FAST | ALONE | BLOCKS, (1, -2, 1), blocking::bzpopmax, "Removes the member with the highest score from the first sorted set that is not empty, and returns it; waits for one."),
+    data("sorted-set", "bzpopmin", -3, WRITE | FAST | ALONE | BLOCKS, (1, -2, 1), blocking::bzpopmin, "Removes the member with the lowest score from the first sorted set that is not empty, and returns it; waits for one."),
     data("sorted-set", "zadd", -4, WRITE | FAST | KEEPS, ONE, sorted::zadd, "Adds members to a sorted set, or changes their scores."),
     data("sorted-set", "zcard", 2, FAST | KEEPS, ONE, sorted::zcard, "Returns the number of members of a sorted set."),
     data("sorted-set", "zcount", 4, LOCKED | FAST, ONE, sorted::zcount, "Returns the number of members whose scores are in a range."),

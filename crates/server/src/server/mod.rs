@@ -92,6 +92,7 @@ struct ServerThreads {
     reaper: ExpiryReaper,
     keeper: ConnectionReaper,
     sampler: JoinHandle<()>,
+    waits: JoinHandle<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +185,7 @@ impl Server {
             reaper: ExpiryReaper::start(&store)?,
             keeper: ConnectionReaper::start(&shared.common, Arc::clone(&shared) as _)?,
             sampler: sampler::start(&shared)?,
+            waits: shared.waits.start()?,
         };
         let running = Arc::new(ServerComponents {
             options,
@@ -339,12 +341,17 @@ impl ServerComponents {
             reaper,
             keeper,
             sampler,
+            waits,
         }) = threads.take()
         else {
             return Ok(());
         };
         // Closing the pause resumes the commands that it suspends.
         self.shared.pause.close();
+        self.shared.waits.close();
+        if waits.join().is_err() {
+            tracing::error!("the thread that ends the waits of clients has panicked");
+        }
         if sampler.join().is_err() {
             tracing::error!("the thread that samples counters has panicked");
         }

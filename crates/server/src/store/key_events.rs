@@ -86,9 +86,21 @@ pub(crate) struct KeyChange {
     pub(crate) event: KeyEvent,
 }
 
-/// Receives the changes of every commit, while it is registered.
+/// What a client waits for: a collection of this kind in a database, under a key.
+pub(crate) type AwaitedKey = (u8, CollectionKind, Box<[u8]>);
+
+/// Receives the changes of every commit, and knows the clients that wait for keys.
 pub(crate) trait ChangeListener: Send + Sync {
     /// Called once for each change, in order, after the commit has become visible and before the
-    /// locks of its keys are released.
-    fn changed(&self, change: &KeyChange);
+    /// locks of its keys are released. Returns the key if clients wait for it.
+    fn changed(&self, change: &KeyChange) -> Option<AwaitedKey>;
+
+    /// Called with the awaited keys that a commit has changed, after its locks are released.
+    fn serve(&self, ready: Vec<AwaitedKey>);
+
+    /// Returns the keys of a database for which clients wait.
+    fn awaited(&self, database: u8) -> Vec<Box<[u8]>>;
+
+    /// Returns whether a client waits for a key that began to wait before the one with this number.
+    fn is_awaited_before(&self, place: &AwaitedKey, number: u64) -> bool;
 }

@@ -5,10 +5,11 @@
 //! visible, so there are many more stripes than keys in a batch. Blind writes such as SET do not
 //! exclude each other; the last one to commit determines the value.
 
-use super::key_events::{ChangeListener, KeyChange};
+use super::key_events::{AwaitedKey, ChangeListener, KeyChange};
 pub(crate) use alluvium::LockMode as Mode;
 use alluvium::{HeldLocks, LockSet, LockTable};
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,7 +39,9 @@ impl fmt::Debug for KeyLocks {
 /// Held locks, released when the guard is dropped.
 pub(crate) struct KeyLockGuard<'l> {
     locks: &'l KeyLocks,
-    _held: HeldLocks<'l>,
+    held: Option<HeldLocks<'l>>,
+    /// The changed keys for which clients wait. They are served after the locks are released.
+    ready: RefCell<Vec<AwaitedKey>>,
 }
 
 /// The keys that a thread is going to lock, each with a lock mode.
@@ -82,7 +85,8 @@ impl KeyLocks {
     pub(crate) fn lock(&self, wanted: KeyLockRequest) -> KeyLockGuard<'_> {
         KeyLockGuard {
             locks: self,
-            _held: self.table.lock(wanted.0),
+            held: Some(self.table.lock(wanted.0)),
+            ready: RefCell::default(),
         }
     }
 
@@ -111,12 +115,25 @@ impl KeyLocks {
         }
     }
 
-    /// Returns a database's watched keys. While the caller holds all locks, none can be added
-    /// concurrently.
-    pub(crate) fn watched(&self, database: u8) -> Vec<Box<[u8]>> {
+    /// Returns a database's keys that clients watch or wait for. While the caller holds all locks,
+    /// none can be added concurrently.
+    pub(crate) fn observed(&self, database: u8) -> Vec<Box<[u8]>> {
+        let mut keys = self
+            .listener
+            .get()
+            .map_or_else(Vec::new, |listener| listener.awaited(database));
         let watchers = self.watchers.lock();
-        let keys = watchers.keys().filter(|(of, _)| *of == database);
-        keys.map(|(_, key)| key.clone()).collect()
+        let watched = watchers.keys().filter(|(of, _)| *of == database);
+        keys.extend(watched.map(|(_, key)| key.clone()));
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// Returns whether a client waits for a key that began to wait before the one with this number.
+    pub(crate) fn is_awaited_before(&self, place: &AwaitedKey, number: u64) -> bool {
+        let listener = self.listener.get();
+        listener.is_some_and(|listener| listener.is_awaited_before(place, number))
     }
 
     /// Returns whether anybody listens to changes of keys. The caller must hold the lock of the key
@@ -154,8 +171,36 @@ impl KeyLockGuard<'_> {
 
     /// Like [`KeyLockGuard::report`], but the key is as before for the clients that watch it.
     pub(crate) fn report_event(&self, change: &KeyChange) {
-        if let Some(listener) = self.locks.listener.get() {
-            listener.changed(change);
+        if let Some(listener) = self.locks.listener.get()
+            && let Some(place) = listener.changed(change)
+        {
+            self.add_ready(&place);
+        }
+    }
+
+    /// Serves the clients that wait for a key after the locks are released.
+    pub(crate) fn add_ready(&self, place: &AwaitedKey) {
+        let mut ready = self.ready.borrow_mut();
+        if ready.last() != Some(place) {
+            ready.push(place.clone());
+        }
+    }
+
+    /// Takes the awaited keys, which the caller serves.
+    pub(crate) fn take_ready(&self) -> Vec<AwaitedKey> {
+        std::mem::take(&mut self.ready.borrow_mut())
+    }
+}
+
+impl Drop for KeyLockGuard<'_> {
+    fn drop(&mut self) {
+        self.held = None;
+        let ready = std::mem::take(self.ready.get_mut());
+        if !ready.is_empty()
+            && !std::thread::panicking()
+            && let Some(listener) = self.locks.listener.get()
+        {
+            listener.serve(ready);
         }
     }
 }

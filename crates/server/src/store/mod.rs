@@ -56,9 +56,7 @@ pub(crate) use clock::{MOST_BEHIND_MS, StoreClock};
 pub(crate) use databases::{DatabaseMap, numbers_of};
 pub(crate) use expiry_reaper::ExpiryReaper;
 pub(crate) use interactive::{InteractiveTransaction, JointOutcome, ReadTracking, explained};
-#[cfg(test)]
-pub(crate) use key_events::{ChangeListener, KeyChange};
-pub(crate) use key_events::{EventClass, KeyEvent, KeyKind};
+pub(crate) use key_events::{AwaitedKey, ChangeListener, EventClass, KeyChange, KeyEvent, KeyKind};
 pub(crate) use layout::{existing, is_hashed};
 pub(crate) use locks::{KeyLockGuard, KeyLockRequest, Mode};
 pub(crate) use lookups::LookupCounts;
@@ -68,7 +66,7 @@ pub(crate) use records::RecordKeyspaces;
 pub(crate) use scan::{OwnedPair, WalkDirection};
 pub(crate) use sizes::ValueSizeStats;
 pub(crate) use staged_writes::StagingWriter;
-pub(crate) use transaction::{CommandTransaction, CommitOutcome};
+pub(crate) use transaction::{CommandTransaction, CommitOutcome, WaitLength};
 
 use crate::net::{ConnectionBudget, wait_hooks};
 use crate::options::KeyLayout;

@@ -7,7 +7,7 @@ use super::deferred_record::RecordDeferral;
 use super::key_events::{KeyChange, KeyEvent, KeyKind};
 use super::locks::KeyLockGuard;
 use super::model::format::{self, InnerKey};
-use super::model::{CollectionHeader, RecordBytes, TypedValue};
+use super::model::{CollectionHeader, CollectionKind, RecordBytes, TypedValue};
 use super::nested_transaction::NestedTransaction;
 use super::order::OpenOrder;
 use super::own_records::OwnRecords;
@@ -61,6 +61,13 @@ pub(crate) enum CommitOutcome {
     Nothing,
 }
 
+/// For how long a command waits for an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitLength {
+    Forever,
+    AtMost(Duration),
+}
+
 /// The reads and writes of one or more commands that take effect atomically. Reads see the
 /// transaction's own writes, except those of blind commands.
 pub(crate) struct CommandTransaction<'s> {
@@ -109,6 +116,12 @@ pub(crate) struct CommandTransaction<'s> {
     changes: Vec<KeyChange>,
     /// Number of changes by the commands before the current one.
     changed_before: usize,
+    /// The position of the client in the order of all that wait, or `None` if the commands must not
+    /// wait.
+    turn: Option<u64>,
+    /// For how long the command wants to wait for an element.
+    wait: Option<WaitLength>,
+    has_yielded: bool,
     /// Number of bytes that blind commands have written.
     bytes: usize,
     /// Number of bytes and keys written with an expiry time, and the latest such time.
@@ -156,6 +169,9 @@ impl<'s> CommandTransaction<'s> {
             event: KeyEvent::INTERNAL,
             changes: Vec::new(),
             changed_before: 0,
+            turn: None,
+            wait: None,
+            has_yielded: false,
             bytes: 0,
             expiring: 0,
             expiring_keys: 0,
@@ -563,6 +579,50 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
+    /// Lets the next command wait for elements, behind all clients that began to wait before the one
+    /// with this number.
+    pub(crate) fn allow_waiting(&mut self, number: u64) {
+        self.turn = Some(number);
+    }
+
+    /// Notes that the command has found nothing, and waits if it may.
+    pub(crate) fn begin_wait(&mut self, length: WaitLength) {
+        self.wait = self.turn.map(|_| length);
+    }
+
+    /// Returns for how long the command waits, or `None` if it does not.
+    pub(crate) fn wait(&self) -> Option<WaitLength> {
+        self.wait
+    }
+
+    /// Returns whether the command must leave the elements of a key to clients that have waited
+    /// longer (S31).
+    pub(crate) fn yields(&mut self, kind: CollectionKind, key: &[u8]) -> bool {
+        let Some(number) = self.turn else {
+            return false;
+        };
+        let place = (self.client_database(), kind, key.into());
+        let yields = self.store.locks.is_awaited_before(&place, number);
+        self.has_yielded |= yields;
+        yields
+    }
+
+    /// Returns whether the command has left elements to clients that have waited longer.
+    pub(crate) fn has_yielded(&self) -> bool {
+        self.has_yielded
+    }
+
+    /// Returns whether the current command has changed a key for which a client waits.
+    pub(crate) fn wakes(&self) -> bool {
+        self.changes[self.changed_before..].iter().any(|change| {
+            let KeyKind::Collection(kind) = change.kind else {
+                return false;
+            };
+            let place = (change.database, kind, change.key.clone());
+            self.store.locks.is_awaited_before(&place, u64::MAX)
+        })
+    }
+
     /// Returns the database mapping, including swaps by this transaction.
     fn numbers(&self) -> DatabaseNumbers {
         match &self.swapped {
@@ -593,7 +653,7 @@ impl<'s> CommandTransaction<'s> {
         let (first, second) = (numbers[usize::from(one)], numbers[usize::from(other)]);
         let now = self.database;
         for (database, before, after) in [(one, first, second), (other, second, first)] {
-            for key in self.store.locks.watched(database) {
+            for key in self.store.locks.observed(database) {
                 self.database = before;
                 let was_there = self.entry(&key)?.is_some();
                 self.database = after;
@@ -644,7 +704,7 @@ impl<'s> CommandTransaction<'s> {
     /// to notify their watchers. The caller must hold all locks.
     pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) -> Result<(), CommandError> {
         let database = database_of(&self.numbers(), self.database);
-        for key in self.store.locks.watched(database) {
+        for key in self.store.locks.observed(database) {
             let is_within = (&start..&end).contains(&&format::record_key(self.database, &key));
             if is_within && self.entry(&key)?.is_some() {
                 self.touch_as(&key, KeyKind::Absent, KeyEvent::INTERNAL);

@@ -3,6 +3,7 @@
 mod algebra;
 mod backups;
 mod blind;
+mod blocking;
 mod bounds;
 mod budget;
 mod cached;

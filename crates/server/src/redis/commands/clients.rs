@@ -6,6 +6,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::net::WireProtocol;
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{integer, is};
+use crate::redis::blocking::WaitOutcome;
 use crate::redis::pause::PauseScope;
 use crate::redis::session::{RedisSession, ReplyMode};
 use crate::redis::subcommands::unknown_subcommand;
@@ -34,7 +35,7 @@ const HELP: [&str; 17] = [
     "REPLY (ON|OFF|SKIP) -- sends replies, sends none, or skips the next one.",
     "SETINFO (LIB-NAME|LIB-VER) <value> -- sets the name or version of the client library.",
     "TRACKINGINFO -- reports that tracking is off.",
-    "UNBLOCK <id> [TIMEOUT|ERROR] -- returns 0, because no command blocks.",
+    "UNBLOCK <id> [TIMEOUT|ERROR] -- ends the wait of a blocking command, as a timeout or with an error.",
     "UNPAUSE -- resumes the commands that PAUSE suspended.",
     "HELP -- prints this help.",
 ];
@@ -81,8 +82,12 @@ pub(crate) fn client(
                     "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
                 ));
             }
-            integer(args.at(2))?;
-            reply.integer(0);
+            let outcome = match args.get(3) {
+                Some(word) if is(word, "ERROR") => WaitOutcome::Unblocked,
+                _ => WaitOutcome::TimedOut,
+            };
+            let id = u64::try_from(integer(args.at(2))?).unwrap_or(0);
+            reply.truth(session.shared.waits.unblock(id, outcome));
         }
         (b"GETREDIR", 2) => reply.integer(-1),
         (b"TRACKINGINFO", 2) => {
@@ -125,6 +130,9 @@ pub(crate) fn line(client: &ClientHandle) -> String {
     }
     if queued >= 0 {
         flags.push('x');
+    }
+    if client.is_blocked.load(Ordering::Relaxed) {
+        flags.push('b');
     }
     let place = client.peer.flags();
     if place != NO_FLAG || flags.is_empty() {

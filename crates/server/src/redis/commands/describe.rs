@@ -215,6 +215,9 @@ fn flags(command: &CommandSpec) -> Vec<&'static str> {
     if command.is_admin() {
         flags.push("admin");
     }
+    if command.blocks() {
+        flags.push("blocking");
+    }
     if command.is_fast() {
         flags.push("fast");
     }

@@ -28,11 +28,11 @@ pub(super) fn keys_at<'a>(
     Ok((keys, first + count))
 }
 
-const NO_KEYS: &str = "ERR numkeys should be greater than 0";
+pub(super) const NO_KEYS: &str = "ERR numkeys should be greater than 0";
 
 /// Parses the arguments after the keys: a word, optionally followed by the number of elements to
 /// pop.
-fn wish<'a>(args: Args<'a>, at: usize) -> Result<(&'a [u8], u64), CommandError> {
+pub(super) fn wish<'a>(args: Args<'a>, at: usize) -> Result<(&'a [u8], u64), CommandError> {
     let word = args.get(at).ok_or(CommandError::SYNTAX)?;
     let count = match args.len() - at {
         1 => 1,
@@ -80,19 +80,34 @@ pub(crate) fn zmpop(
         _ => return Err(CommandError::SYNTAX),
     };
     for key in keys {
-        let (taken, _working) = sorted::pop_some(transaction, key, count, direction, reply)?;
-        if !taken.is_empty() {
-            reply.array(2);
-            reply.bulk(key);
-            reply.array(taken.len());
-            for (member, score) in &taken {
-                reply.array(2);
-                reply.bulk(member);
-                reply.double(*score);
-            }
+        if pop_members(transaction, key, count, direction, reply)? {
             return Ok(());
         }
     }
     reply.null_array();
     Ok(())
+}
+
+/// Removes up to `count` members from an end of a sorted set, and replies with the key, the members
+/// and their scores. Returns false without replying if the set does not exist.
+pub(super) fn pop_members(
+    transaction: &mut CommandTransaction<'_>,
+    key: &[u8],
+    count: u64,
+    direction: WalkDirection,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<bool, CommandError> {
+    let (taken, _working) = sorted::pop_some(transaction, key, count, direction, reply)?;
+    if taken.is_empty() {
+        return Ok(false);
+    }
+    reply.array(2);
+    reply.bulk(key);
+    reply.array(taken.len());
+    for (member, score) in &taken {
+        reply.array(2);
+        reply.bulk(member);
+        reply.double(*score);
+    }
+    Ok(true)
 }

@@ -8,6 +8,7 @@ pub(crate) mod acl;
 pub(crate) mod admin;
 pub(crate) mod bitfield;
 pub(crate) mod bits;
+pub(crate) mod blocking;
 pub(crate) mod clients;
 pub(crate) mod connection;
 pub(crate) mod describe;

@@ -3,7 +3,10 @@
 use super::{ExecutionFlow, RedisSession};
 use crate::protocol::resp::{ReplyProgress, ReplyTail, ReplyWriter};
 use crate::redis::batch::{PendingRead, ReadResult};
+use crate::redis::blocking::{WaitOutcome, WaitingCommand};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,6 +26,11 @@ pub(super) enum Suspension {
         awaited: Box<PendingRead>,
         next: usize,
         count: usize,
+    },
+    /// A command waits until another client changes one of its keys.
+    Change {
+        waiting: Arc<WaitingCommand>,
+        next: usize,
     },
     /// The client has not yet received the part of a long reply that has been written.
     PartialReply { tail: Box<dyn ReplyTail>, next: usize },
@@ -71,6 +79,19 @@ impl RedisSession {
                     Err(ExecutionFlow::Wait)
                 }
             },
+            Some(Suspension::Change { waiting, next }) => {
+                let Some(outcome) = waiting.take_outcome() else {
+                    self.suspension = Some(Suspension::Change { waiting, next });
+                    return Err(ExecutionFlow::Block);
+                };
+                self.client.is_blocked.store(false, Ordering::Relaxed);
+                if outcome == WaitOutcome::Closed {
+                    self.is_ending = true;
+                    return Err(ExecutionFlow::Done);
+                }
+                self.end_wait(&waiting, outcome, output);
+                Ok((next, None))
+            }
             Some(Suspension::PartialReply { tail, next }) => match self.write_part(tail, next, output) {
                 ExecutionFlow::Done => Ok((next, None)),
                 other => Err(other),
@@ -118,6 +139,46 @@ impl RedisSession {
         );
         self.suspension = Some(suspension);
         ExecutionFlow::Wait
+    }
+
+    /// Writes the reply of a command that has waited.
+    fn end_wait(&mut self, waiting: &WaitingCommand, outcome: WaitOutcome, output: &mut Vec<u8>) {
+        let (start, before) = (output.len(), self.settings.reply_mode);
+        let counted = self.shared.tally.of(waiting.command().counted_as(waiting.args()));
+        let mut reply = ReplyWriter::new(output, self.settings.version);
+        match outcome {
+            WaitOutcome::Reply(bytes) => {
+                self.wants_sync |= self.shared.store.waits_for_disk();
+                reply.raw(&bytes);
+            }
+            WaitOutcome::Unblocked => {
+                let text = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+                self.shared.count_error(text);
+                reply.error(text);
+            }
+            WaitOutcome::TimedOut | WaitOutcome::Closed => reply.null_array(),
+        }
+        if output.get(start) == Some(&b'-') {
+            counted.failed();
+        }
+        // As in Redis, the time of waiting is not the command's.
+        counted.called(1, Duration::ZERO);
+        self.settings.reply_mode.apply(before, output, start);
+    }
+
+    /// Ends the wait of a command whose connection ends.
+    pub(super) fn stop_waiting(&mut self) {
+        if let Some(Suspension::Change { waiting, .. }) = &self.suspension {
+            self.shared.waits.cancel(waiting);
+        }
+    }
+
+    /// Returns the memory of a command that waits, in bytes.
+    pub(super) fn waiting_held(&self) -> usize {
+        match &self.suspension {
+            Some(Suspension::Change { waiting, .. }) => waiting.memory(),
+            _ => 0,
+        }
     }
 
     /// Returns whether a long reply has been written only partially.

@@ -26,7 +26,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 /// The type of a collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CollectionKind {
     List,
     Set,

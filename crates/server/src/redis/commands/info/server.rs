@@ -72,9 +72,10 @@ pub(super) fn clients(shared: &StoreContext, text: &mut String) {
         most(|load| &load.received),
     );
     line(text, "client_recent_max_output_buffer", most(|load| &load.unread));
-    line(text, "blocked_clients", 0);
+    line(text, "blocked_clients", shared.waits.len());
     line(text, "tracking_clients", 0);
-    line(text, "clients_in_timeout_table", 0);
+    line(text, "clients_in_timeout_table", shared.waits.deadlines());
+    line(text, "total_blocking_keys", shared.waits.keys());
     line(
         text,
         "alluvium_memcached_clients",

@@ -51,6 +51,11 @@ fn list(
     transaction.collection(key, CollectionKind::List)
 }
 
+/// Returns whether a key holds a list. Fails if it holds a value of another type.
+pub(super) fn exists(transaction: &mut CommandTransaction<'_>, key: &[u8]) -> Result<bool, CommandError> {
+    Ok(list(transaction, key)?.is_some())
+}
+
 fn place(transaction: &CommandTransaction<'_>, list: &CollectionHeader, position: i64) -> InnerKey {
     format::position_key(transaction.database, list.number, position)
 }
@@ -303,6 +308,24 @@ pub(super) fn pop_from(
     reply.bulk(key);
     reply.array(usize::try_from(taken).unwrap_or(usize::MAX));
     pop_and_show(transaction, key, list, taken, end, reply)?;
+    Ok(true)
+}
+
+/// Removes an element from an end of a list, and replies with the key and the element. Returns false
+/// without replying if the list does not exist.
+pub(super) fn pop_one_from(
+    transaction: &mut CommandTransaction<'_>,
+    key: &[u8],
+    end: ListEnd,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<bool, CommandError> {
+    let Some(list) = list(transaction, key)? else {
+        return Ok(false);
+    };
+    transaction.set_event(end.pop_event());
+    reply.array(2);
+    reply.bulk(key);
+    pop_and_show(transaction, key, list, 1, end, reply)?;
     Ok(true)
 }
 
@@ -565,7 +588,7 @@ pub(crate) fn lpos(
     Ok(())
 }
 
-fn end(word: &[u8]) -> Result<ListEnd, CommandError> {
+pub(super) fn end(word: &[u8]) -> Result<ListEnd, CommandError> {
     if is(word, "LEFT") {
         Ok(ListEnd::Left)
     } else if is(word, "RIGHT") {
@@ -575,7 +598,7 @@ fn end(word: &[u8]) -> Result<ListEnd, CommandError> {
     }
 }
 
-fn move_one(
+pub(super) fn move_one(
     transaction: &mut CommandTransaction<'_>,
     (from, to): (&[u8], &[u8]),
     (start, target): (ListEnd, ListEnd),

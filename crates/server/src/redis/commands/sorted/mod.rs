@@ -42,6 +42,11 @@ fn sorted_set(
     transaction.collection(key, CollectionKind::SortedSet)
 }
 
+/// Returns whether a key holds a sorted set. Fails if it holds a value of another type.
+pub(super) fn exists(transaction: &mut CommandTransaction<'_>, key: &[u8]) -> Result<bool, CommandError> {
+    Ok(sorted_set(transaction, key)?.is_some())
+}
+
 /// Returns a member's score, or `None` if the set does not contain the member.
 fn score(
     transaction: &mut CommandTransaction<'_>,
