@@ -13,7 +13,9 @@ use crate::options::{ServerLimits, ServerOptions};
 use crate::redis;
 use crate::redis::backups::BackupManager;
 use crate::redis::blocking::WaitRegistry;
+use crate::redis::commit_hub::{CommitHub, NotifiedEvents};
 use crate::redis::pause::PauseControl;
+use crate::redis::pubsub::SubscriptionRegistry;
 use crate::store::ServerStore;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -84,6 +86,8 @@ pub(crate) struct ClientHandle {
     pub(crate) descriptor: AtomicI64,
     /// Whether the connection receives other connections' commands (MONITOR).
     pub(crate) is_monitor: AtomicBool,
+    /// Numbers of subscriptions: of channels, patterns and sharded channels.
+    pub(crate) subscriptions: [AtomicUsize; 3],
     /// Whether a command waits until another client changes a key.
     pub(crate) is_blocked: AtomicBool,
     /// The client library's name and version, set with CLIENT SETINFO.
@@ -105,6 +109,12 @@ impl ClientHandle {
     pub(crate) fn last_command(&self) -> &'static str {
         let index = usize::from(self.last_command.load(Ordering::Relaxed));
         redis::counted_names().get(index).map_or("NULL", String::as_str)
+    }
+
+    /// Returns whether the connection has subscriptions.
+    pub(crate) fn is_subscriber(&self) -> bool {
+        let mut counts = self.subscriptions.iter();
+        counts.any(|count| count.load(Ordering::Relaxed) > 0)
     }
 
     /// Returns the connection's age in milliseconds.
@@ -163,6 +173,7 @@ impl ClientRegistry {
             language,
             descriptor: AtomicI64::new(-1),
             is_monitor: AtomicBool::new(false),
+            subscriptions: Default::default(),
             is_blocked: AtomicBool::new(false),
             library: Mutex::default(),
         });
@@ -375,6 +386,9 @@ pub(crate) struct StoreContext {
     pub(crate) saved: AtomicU64,
     /// The commands that wait until other clients change keys.
     pub(crate) waits: Arc<WaitRegistry>,
+    pub(crate) subscriptions: Arc<SubscriptionRegistry>,
+    /// The changes of keys that subscribers of keyspace events hear of.
+    pub(crate) events: Arc<NotifiedEvents>,
     /// The settings of Redis that have no effect here.
     pub(crate) foreign_settings: redis::ForeignSettings,
 }
@@ -396,8 +410,14 @@ impl StoreContext {
         loops: usize,
     ) -> StoreContext {
         let saved = store.now_ms() / 1000;
-        let waits = Arc::new(WaitRegistry::new(&store));
-        store.locks.set_listener(Arc::clone(&waits) as _);
+        let hub = CommitHub {
+            waits: Arc::new(WaitRegistry::new(&store)),
+            subscriptions: Arc::new(SubscriptionRegistry::new(&store.budget)),
+            events: Arc::default(),
+        };
+        let (waits, subscriptions) = (Arc::clone(&hub.waits), Arc::clone(&hub.subscriptions));
+        let events = Arc::clone(&hub.events);
+        store.locks.set_listener(Arc::new(hub));
         let backups = BackupManager::since(store.db.sequence());
         let common = ServerContext::new(options, access, Arc::clone(&store.budget), ports, loops);
         let shared = StoreContext {
@@ -413,6 +433,8 @@ impl StoreContext {
             forecasts: ForecastCache::default(),
             saved: AtomicU64::new(saved),
             waits,
+            subscriptions,
+            events,
             foreign_settings: redis::ForeignSettings::default(),
         };
         shared.fit_client_memory();

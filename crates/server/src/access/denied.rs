@@ -24,6 +24,8 @@ pub(crate) enum DenialReason {
     Command,
     /// The user may not access the key in this way.
     Key,
+    /// The user may not access the channel.
+    Channel,
     /// The user does not exist, or the password is wrong.
     Auth,
 }

@@ -3,7 +3,7 @@
 
 use super::glob;
 use super::rules::RuleError;
-use crate::redis::catalog::{AccessRequest, CATALOG, CatalogId, KeyAccess};
+use crate::redis::catalog::{AccessRequest, CATALOG, CatalogId, ChannelNames, KeyAccess};
 use crate::redis::classes::{self, CommandClasses};
 use std::collections::BTreeMap;
 
@@ -21,6 +21,8 @@ pub(crate) enum AccessDenial {
     Command,
     /// The user may not access this key in the required way (read or write).
     Key(Vec<u8>),
+    /// The user may not access this channel or pattern.
+    Channel(Vec<u8>),
 }
 
 /// A set of allowed commands and a set of allowed keys. A command is allowed only if one selector
@@ -57,9 +59,9 @@ impl Default for AclSelector {
 }
 
 impl AclSelector {
-    /// Returns whether the selector allows every command on every key.
+    /// Returns whether the selector allows every command on every key and channel.
     pub(super) fn allows_all(&self) -> bool {
-        self.has_all_keys && self.has_all_commands
+        self.has_all_keys && self.has_all_channels && self.has_all_commands
     }
 
     /// Checks whether the selector allows an access. Otherwise returns the reason.
@@ -67,6 +69,7 @@ impl AclSelector {
         if !asked.is_free && !self.has_all_commands && !self.allowed[asked.id] && !self.is_first_arg(asked) {
             return Err(AccessDenial::Command);
         }
+        self.check_channels(&asked.channels)?;
         if self.has_all_keys {
             return Ok(());
         }
@@ -81,6 +84,27 @@ impl AclSelector {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_channels(&self, asked: &ChannelNames<'_>) -> Result<(), AccessDenial> {
+        let (names, is_pattern) = match asked {
+            ChannelNames::None => return Ok(()),
+            ChannelNames::Channels(names) => (names, false),
+            ChannelNames::Patterns(names) => (names, true),
+        };
+        match names.iter().find(|name| !self.has_channel(name, is_pattern)) {
+            None => Ok(()),
+            Some(name) => Err(AccessDenial::Channel(name.to_vec())),
+        }
+    }
+
+    /// Returns whether the selector allows a channel. A pattern must be one of the rules.
+    pub(super) fn has_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+        let fits = |rule: &Vec<u8>| match is_pattern {
+            true => rule == name,
+            false => glob::fits(rule, name),
+        };
+        self.has_all_channels || self.channels.iter().any(fits)
     }
 
     fn is_first_arg(&self, asked: &AccessRequest<'_>) -> bool {

@@ -68,6 +68,13 @@ impl AclUser {
         }
     }
 
+    /// Returns whether the user may receive the messages of a channel or pattern.
+    pub(crate) fn may_receive(&self, name: &[u8], is_pattern: bool) -> bool {
+        let rules = self.rules();
+        let mut selectors = rules.selectors.iter();
+        selectors.any(|selector| selector.has_channel(name, is_pattern))
+    }
+
     /// Checks whether the user's rules allow an access.
     pub(crate) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), AccessDenial> {
         self.rules().check(asked)

@@ -222,6 +222,8 @@ pub(crate) struct ConnectionMemory {
     pub(crate) queued: AtomicUsize,
     /// Bytes charged to the budget for this connection.
     pub(crate) charged: AtomicUsize,
+    /// Bytes of messages that wait for the connection. Other connections may share them.
+    pub(crate) backlog: AtomicUsize,
     /// When the oldest unsent reply was written, in milliseconds since the connection was opened,
     /// plus 1; 0 if there is no unsent reply.
     pub(crate) owing_ms: AtomicU64,

@@ -269,7 +269,8 @@ impl ProtocolConnection {
         if !goes_on {
             tracing::warn!(
                 client = self.client.id,
-                "closed a connection: it read the output of MONITOR too slowly"
+                "closed a connection: it read the output of MONITOR or the messages of its subscriptions too slowly \
+                 (CONFIG SET client-output-buffer-limit)"
             );
         }
         if self.output.len() > before {

@@ -210,7 +210,7 @@ fn evict_connections(common: &ServerContext) -> bool {
             break;
         }
         let load = &client.load;
-        let charged = load.charged.load(Relaxed);
+        let charged = load.charged.load(Relaxed) + load.backlog.load(Relaxed);
         missing = missing.saturating_sub(charged);
         if client.is_killed.swap(true, Relaxed) {
             continue;
@@ -239,7 +239,8 @@ fn rank_victims(
     let mut found = Vec::new();
     common.clients.each(|client| {
         let load = &client.load;
-        if load.charged.load(Relaxed) < SMALL || load.stays.load(Relaxed) {
+        let held = load.charged.load(Relaxed) + load.backlog.load(Relaxed);
+        if held < SMALL || load.stays.load(Relaxed) {
             return;
         }
         if let Some(badness) = how_bad(client, client.age_ms()) {
@@ -299,7 +300,7 @@ impl IdleCheckSchedule {
         }
         let (mut has_closed, mut soonest) = (false, timeout);
         common.clients.each(|client| {
-            if client.is_busy.load(Relaxed) {
+            if client.is_busy.load(Relaxed) || client.is_subscriber() {
                 return;
             }
             let idle = Duration::from_millis(client.idle_ms());

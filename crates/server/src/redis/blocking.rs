@@ -18,8 +18,7 @@ use super::table::{CommandHandler, CommandSpec};
 use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::store::model::CollectionKind;
 use crate::store::{
-    AwaitedKey, ChangeListener, CommandTransaction, KeyChange, KeyKind, KeyLockGuard, KeyLockRequest, Mode,
-    ServerStore,
+    AwaitedKey, CommandTransaction, KeyChange, KeyKind, KeyLockGuard, KeyLockRequest, Mode, ServerStore,
 };
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -446,8 +445,9 @@ fn lock<'s>(store: &'s ServerStore, waiting: &WaitingCommand) -> (KeyLockGuard<'
     }
 }
 
-impl ChangeListener for WaitRegistry {
-    fn changed(&self, change: &KeyChange) -> Option<AwaitedKey> {
+impl WaitRegistry {
+    /// Returns the key of a change if clients wait for it.
+    pub(super) fn awaited_key(&self, change: &KeyChange) -> Option<AwaitedKey> {
         let KeyKind::Collection(kind) = change.kind else {
             return None;
         };
@@ -459,7 +459,8 @@ impl ChangeListener for WaitRegistry {
         is_awaited.then_some(place)
     }
 
-    fn serve(&self, ready: Vec<AwaitedKey>) {
+    /// Serves the clients that wait for keys.
+    pub(super) fn serve(&self, ready: Vec<AwaitedKey>) {
         let Some(store) = self.store.upgrade() else {
             return;
         };
@@ -473,13 +474,15 @@ impl ChangeListener for WaitRegistry {
         }
     }
 
-    fn awaited(&self, database: u8) -> Vec<Box<[u8]>> {
+    /// Returns the keys of a database for which clients wait.
+    pub(super) fn awaited(&self, database: u8) -> Vec<Box<[u8]>> {
         let queues = self.queues.lock();
         let places = queues.queues.keys().filter(|(of, _, _)| *of == database);
         places.map(|(_, _, key)| key.clone()).collect()
     }
 
-    fn is_awaited_before(&self, place: &AwaitedKey, number: u64) -> bool {
+    /// Returns whether a client waits for a key that began to wait before the one with this number.
+    pub(super) fn is_awaited_before(&self, place: &AwaitedKey, number: u64) -> bool {
         if self.len() == 0 {
             return false;
         }
@@ -535,7 +538,6 @@ mod tests {
             .unwrap();
         let store = Arc::new(ServerStore::open(&db, KeyLayout::AsStored).unwrap());
         let registry = Arc::new(WaitRegistry::new(&store));
-        store.locks.set_listener(Arc::clone(&registry) as _);
         let thread = registry.start().unwrap();
         let held = || store.locks.lock(KeyLockRequest::default());
         let flag = Arc::new(Flag(AtomicBool::new(false)));

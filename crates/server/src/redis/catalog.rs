@@ -197,6 +197,28 @@ pub(crate) struct AccessRequest<'a> {
     pub(crate) keys: SmallVec<[(&'a [u8], KeyAccess); 4]>,
     /// The access to keys that the request does not name, if any.
     pub(crate) of_all: Option<KeyAccess>,
+    /// The channels that the request names.
+    pub(crate) channels: ChannelNames<'a>,
+}
+
+/// The channels or patterns that a request names.
+#[derive(Debug, Default)]
+pub(crate) enum ChannelNames<'a> {
+    #[default]
+    None,
+    Channels(SmallVec<[&'a [u8]; 1]>),
+    Patterns(SmallVec<[&'a [u8]; 1]>),
+}
+
+impl<'a> ChannelNames<'a> {
+    fn of(command: &CommandSpec, args: Args<'a>) -> ChannelNames<'a> {
+        match command.name {
+            "publish" | "spublish" => ChannelNames::Channels(args.get(1).into_iter().collect()),
+            "subscribe" | "ssubscribe" => ChannelNames::Channels(args.from(1).iter().collect()),
+            "psubscribe" => ChannelNames::Patterns(args.from(1).iter().collect()),
+            _ => ChannelNames::None,
+        }
+    }
 }
 
 impl<'a> AccessRequest<'a> {
@@ -219,6 +241,7 @@ impl<'a> AccessRequest<'a> {
             first_arg: args.get(1),
             keys: command.keys(args).enumerate().map(with_need).collect(),
             of_all: need_of_all(command, args),
+            channels: ChannelNames::of(command, args),
         }
     }
 
@@ -231,6 +254,7 @@ impl<'a> AccessRequest<'a> {
             first_arg: None,
             keys,
             of_all: None,
+            channels: ChannelNames::None,
         }
     }
 

@@ -103,7 +103,9 @@ pub(super) fn of_command(command: &CommandSpec, has_subcommands: bool) -> Comman
     let pace = if command.is_fast() { "fast" } else { "slow" };
     let mut names = vec![pace];
     if !has_subcommands || command.name == "command" {
-        if let CommandHandler::Data(_) = command.action {
+        if let CommandHandler::Data(_) = command.action
+            && command.group != "pubsub"
+        {
             names.push(if command.writes() { "write" } else { "read" });
         }
         if !matches!(command.name, "wait" | "waitaof" | "sort" | "sort_ro") {
@@ -125,6 +127,7 @@ pub(super) fn of_subcommand(command: &CommandSpec, subcommand: &str) -> CommandC
         ("acl", "cat" | "genpass" | "help" | "whoami") => &[],
         (_, "help") if command.group != "generic" => &[],
         ("acl" | "config" | "slowlog" | "latency" | "module", _) => &["admin", "dangerous"],
+        ("pubsub", _) => &["pubsub"],
         ("memory", "usage") => &["read"],
         ("memory", _) => &[],
         ("object", "help") => &["keyspace"],

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use crate::options::KeyLayout;
     use crate::redis::{local_execution, table};
-    use crate::store::{AwaitedKey, ChangeListener, KeyChange, KeyKind, ServerStore};
+    use crate::store::{AwaitedKey, CommitListener, KeyChange, KeyKind, Message, ServerStore};
     use alluvium::Options;
     use parking_lot::Mutex;
     use std::sync::Arc;
@@ -45,7 +45,7 @@ mod tests {
     #[derive(Default)]
     struct RecordingListener(Mutex<Vec<String>>);
 
-    impl ChangeListener for RecordingListener {
+    impl CommitListener for RecordingListener {
         fn changed(&self, change: &KeyChange) -> Option<AwaitedKey> {
             let key = String::from_utf8(change.key.to_vec()).unwrap();
             let kind = match change.kind {
@@ -69,6 +69,12 @@ mod tests {
         fn is_awaited_before(&self, _place: &AwaitedKey, _number: u64) -> bool {
             false
         }
+
+        fn receivers(&self, _message: &Message) -> usize {
+            0
+        }
+
+        fn publish(&self, _message: &Message) {}
     }
 
     #[test]

@@ -224,6 +224,13 @@ impl RedisSession {
         held <= SMALL_HOLDER || budget.used().saturating_add(more) <= budget.limit()
     }
 
+    /// Returns whether there is enough memory for further subscriptions, which need `bytes` bytes.
+    pub(super) fn has_room_to_subscribe(&self, bytes: usize) -> bool {
+        let budget = &self.shared.budget;
+        let held = self.subscriptions.as_ref().map_or(0, |held| held.held()) + bytes;
+        held <= SMALL_HOLDER || budget.used().saturating_add(bytes) <= budget.limit()
+    }
+
     /// Rejects the incomplete request and skips its remaining bytes.
     pub(super) fn refuse_begun(&mut self, output: &mut Vec<u8>) {
         self.is_ending |= !self.reader.skip_begun();

@@ -28,6 +28,10 @@ impl NotAllowed {
             AccessDenial::Key(_) => {
                 "NOPERM this user has no permissions to access one of the keys used as arguments".to_owned()
             }
+            AccessDenial::Channel(_) => {
+                "NOPERM this user has no permissions to access one of the channels used as arguments"
+                    .to_owned()
+            }
         }
     }
 }
@@ -57,6 +61,7 @@ impl RedisSession {
         let (reason, object) = match &denied.why {
             AccessDenial::Command => (DenialReason::Command, denied.command.as_bytes().to_vec()),
             AccessDenial::Key(key) => (DenialReason::Key, key.clone()),
+            AccessDenial::Channel(channel) => (DenialReason::Channel, channel.clone()),
         };
         self.deny(reason, object, self.identity.user.name().as_bytes());
     }
@@ -88,6 +93,7 @@ impl RedisSession {
         let why = match denied.why {
             AccessDenial::Command => "no permission to execute the command or subcommand",
             AccessDenial::Key(_) => "no permission to touch the specified keys",
+            AccessDenial::Channel(_) => "no permission to access the channel used as argument",
         };
         Some(format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
@@ -103,13 +109,14 @@ impl RedisSession {
             AccessDenial::Command => {
                 format!("NOPERM this user no longer has permissions to run the '{command}' command")
             }
-            AccessDenial::Key(_) => {
+            AccessDenial::Key(_) | AccessDenial::Channel(_) => {
                 format!("NOPERM this user no longer has permissions to access one of the keys of '{command}'")
             }
         };
         let (reason, object) = match why {
             AccessDenial::Command => (DenialReason::Command, command.as_bytes().to_vec()),
             AccessDenial::Key(key) => (DenialReason::Key, key),
+            AccessDenial::Channel(channel) => (DenialReason::Channel, channel),
         };
         self.deny(reason, object, user.name().as_bytes());
         Some(format!(

@@ -17,8 +17,9 @@ pub(super) use settings::SessionSettings;
 
 use super::batch::{BatchOutcome, CommandBatch, ReadResult};
 use super::commands::interactive::SessionTransaction;
+use super::commands::pubsub::SessionSubscriptions;
 use super::commands::transactions::MultiState;
-use super::commands::{connection, monitor_commands};
+use super::commands::{connection, monitor_commands, pubsub};
 use super::paging::{PipelineFlowControl, ReplyFit, no_room};
 use super::permission::NotAllowed;
 use super::table::{CommandHandler, CommandSpec, SessionHandler};
@@ -53,6 +54,9 @@ pub(crate) struct RedisSession {
     pub(super) interactive: Option<Box<SessionTransaction>>,
     pub(super) paging: PipelineFlowControl,
     pub(super) feed: Option<Arc<MonitorBacklog>>,
+    pub(super) subscriptions: Option<Box<SessionSubscriptions>>,
+    /// Gives the connection another turn.
+    pub(super) waker: Waker,
     pub(super) activity: SessionActivity,
     pub(super) reader: RequestReader,
     suspension: Option<Suspension>,
@@ -95,6 +99,8 @@ impl RedisSession {
             interactive: None,
             paging: PipelineFlowControl::default(),
             feed: None,
+            subscriptions: None,
+            waker: Waker::noop().clone(),
             activity: SessionActivity::default(),
             reader: RequestReader::default(),
             suspension: None,
@@ -331,6 +337,12 @@ impl RedisSession {
             let text = "ERR Command not allowed inside a transaction";
             return Err(RequestRefusal::Say(Cow::Borrowed(text)));
         }
+        if self.is_subscriber_only() && !command.is_for_subscribers() {
+            return Err(say(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                command.name
+            )));
+        }
         Ok(command)
     }
 
@@ -388,6 +400,9 @@ impl RedisSession {
 impl ProtocolSession for RedisSession {
     fn serve(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>, waker: &Waker) -> ServeOutcome {
         self.client.load.received.store(input.len(), Ordering::Relaxed);
+        if !self.waker.will_wake(waker) {
+            self.waker = waker.clone();
+        }
         let mut requests = self.reader.take();
         let most = self.shared.config.limits.batch;
         if self.suspension.is_none() && !self.paging.is_paused() {
@@ -400,7 +415,7 @@ impl ProtocolSession for RedisSession {
             // The discarded reply has made the buffer large, so shrink it.
             output.shrink_to_fit();
         }
-        if self.feed.is_some() && !self.append_pushed(output, waker) {
+        if (self.feed.is_some() || self.subscriptions.is_some()) && !self.append_pushed(output, waker) {
             return ServeOutcome::Close;
         }
         if flow != ExecutionFlow::Done {
@@ -445,21 +460,29 @@ impl ProtocolSession for RedisSession {
     }
 
     fn held(&self) -> usize {
-        let shown = self.feed.as_ref().map_or(0, |feed| feed.held());
+        let shown = self.feed.as_ref().map_or(0, |feed| feed.held())
+            + self.subscriptions.as_ref().map_or(0, |held| held.held());
         self.reader.memory() + self.multi.held() + self.within_held() + shown + self.waiting_held()
     }
 
     fn append_pushed(&mut self, output: &mut Vec<u8>, waker: &Waker) -> bool {
-        let Some(feed) = &self.feed else {
-            return true;
-        };
-        feed.is_woken_by(waker);
-        // Do not insert MONITOR output between the parts of a long reply.
-        self.is_in_reply() || feed.take(output)
+        // Do not insert messages between the parts of a long reply.
+        if self.is_in_reply() {
+            return !self.is_overrun();
+        }
+        if let Some(feed) = &self.feed {
+            feed.is_woken_by(waker);
+            if !feed.take(output) {
+                return false;
+            }
+        }
+        self.append_messages(output, waker)
     }
 
     fn is_overrun(&self) -> bool {
+        let held = self.subscriptions.as_ref();
         self.feed.as_ref().is_some_and(|feed| feed.is_overrun())
+            || held.is_some_and(|held| held.subscriber().is_overrun())
     }
 
     fn takes_sync(&mut self) -> bool {
@@ -493,6 +516,7 @@ impl Drop for RedisSession {
     fn drop(&mut self) {
         connection::forget(self);
         self.stop_waiting();
+        pubsub::unsubscribe_all(self);
         monitor_commands::stop_monitoring(self);
         let store = &self.shared.store;
         store.cursors.close(self.client.id, &store.budget);

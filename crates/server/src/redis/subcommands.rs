@@ -76,6 +76,15 @@ static MODULE: SubcommandList = &[
     ("unload", 3),
 ];
 
+static PUBSUB: SubcommandList = &[
+    ("channels", -2),
+    ("help", 2),
+    ("numpat", 2),
+    ("numsub", -2),
+    ("shardchannels", -2),
+    ("shardnumsub", -2),
+];
+
 static SNAPSHOT: SubcommandList = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
 
 /// Returns whether a command with an arity accepts `count` arguments. The absolute value of a
@@ -95,6 +104,7 @@ pub(super) fn of(command: &str) -> Option<SubcommandList> {
         "memory" => MEMORY,
         "module" => MODULE,
         "object" => OBJECT,
+        "pubsub" => PUBSUB,
         "slowlog" => SLOWLOG,
         "snapshot" => SNAPSHOT,
         _ => return None,

@@ -3,8 +3,8 @@
 
 use super::commands::{
     acl, admin, bitfield, bits, blocking, clients, connection, describe, expiry, hashes, info, interactive,
-    key_count_arguments, keys, latency, lists, memory, monitor_commands, ordered, saving, scan_commands,
-    sets, single, small, sort, sorted, strings, transactions,
+    key_count_arguments, keys, latency, lists, memory, monitor_commands, ordered, pubsub, saving,
+    scan_commands, sets, single, small, sort, sorted, strings, transactions,
 };
 use super::session::RedisSession;
 use crate::error::CommandError;
@@ -151,6 +151,13 @@ impl CommandSpec {
 
     pub(super) fn writes(&self) -> bool {
         self.has(WRITE)
+    }
+
+    /// Returns whether a client with subscriptions may send the command in the second version of the
+    /// protocol.
+    pub(super) fn is_for_subscribers(&self) -> bool {
+        matches!(self.name, "ping" | "quit" | "reset")
+            || self.name.ends_with("subscribe") && self.group == "pubsub"
     }
 
     /// Returns whether the command may wait until another client changes one of its keys.
@@ -559,6 +566,19 @@ static SORTED: &[CommandSpec] = &[
 ];
 
 #[rustfmt::skip]
+static MESSAGES: &[CommandSpec] = &[
+    data("pubsub", "publish", 3, FAST | BLIND, NONE, pubsub::publish, "Sends a message to the subscribers of a channel."),
+    data("pubsub", "spublish", 3, FAST | BLIND, NONE, pubsub::spublish, "Sends a message to the subscribers of a sharded channel."),
+    session("pubsub", "psubscribe", -2, 0, pubsub::psubscribe, "Subscribes to the channels that match patterns."),
+    session("pubsub", "pubsub", -2, 0, pubsub::pubsub, "Lists channels, and counts their subscribers."),
+    session("pubsub", "punsubscribe", -1, 0, pubsub::punsubscribe, "Ends subscriptions of patterns, by default all."),
+    session("pubsub", "ssubscribe", -2, 0, pubsub::ssubscribe, "Subscribes to sharded channels."),
+    session("pubsub", "subscribe", -2, 0, pubsub::subscribe, "Subscribes to channels."),
+    session("pubsub", "sunsubscribe", -1, 0, pubsub::sunsubscribe, "Ends subscriptions of sharded channels, by default all."),
+    session("pubsub", "unsubscribe", -1, 0, pubsub::unsubscribe, "Ends subscriptions of channels, by default all."),
+];
+
+#[rustfmt::skip]
 static SERVER: &[CommandSpec] = &[
     session("server", "acl", -2, ADMIN, acl::acl, "Manages users and their permissions."),
     session("connection", "auth", -2, STRANGER | FAST, connection::auth, "Authenticates the connection."),
@@ -607,7 +627,7 @@ static SERVER: &[CommandSpec] = &[
 
 /// All commands with their statistics indexes, and the names under which calls are counted.
 static NUMBERED: LazyLock<(Vec<CommandSpec>, Vec<String>)> = LazyLock::new(|| {
-    let tables = [STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, SERVER];
+    let tables = [STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, MESSAGES, SERVER];
     let mut commands: Vec<CommandSpec> = tables.into_iter().flatten().copied().collect();
     let mut names: Vec<String> = commands.iter().map(|command| command.name.to_owned()).collect();
     for (index, command) in commands.iter_mut().enumerate() {

@@ -5,7 +5,7 @@
 //! that only read were permitted when they were answered. Writes take effect at COMMIT and must
 //! still be permitted then.
 
-use super::catalog::{AccessRequest, CatalogId, KeyAccess};
+use super::catalog::{AccessRequest, CatalogId, ChannelNames, KeyAccess};
 use crate::access::{AccessDenial, AclUser};
 use std::sync::Arc;
 
@@ -97,6 +97,7 @@ impl WriteAccessLog {
                 first_arg: None,
                 keys: own.iter().map(|&(len, need)| (part(len), need)).collect(),
                 of_all: command.of_all,
+                channels: ChannelNames::None,
             };
             let first_arg = match command.first {
                 FirstArgument::Key => asked.keys.first().map(|(key, _)| *key),

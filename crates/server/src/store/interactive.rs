@@ -14,7 +14,7 @@
 
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of, numbers_of};
-use super::key_events::{KeyChange, KeyEvent, KeyKind};
+use super::key_events::{KeyChange, KeyEvent, KeyKind, Message};
 use super::model::format::{self, InnerKey};
 use super::nested_transaction::{CommandChanges, NestedTransaction};
 use super::records::KeyPlacement;
@@ -72,6 +72,8 @@ struct ClientWrites {
     /// The user keys that the transaction has written, each with its database's stored number, its
     /// type after the last change, and the event of that change.
     touched: BTreeMap<(u8, Box<[u8]>), (KeyKind, KeyEvent)>,
+    /// The messages that are sent when the transaction commits.
+    messages: Vec<Message>,
     bytes: usize,
     expiring: ExpiryTotals,
     /// Keys that gain or lose a collection when the transaction commits.
@@ -287,6 +289,7 @@ impl ClientWrites {
             now_ms: store.now_ms(),
             written: BTreeMap::new(),
             touched: BTreeMap::new(),
+            messages: Vec::new(),
             bytes: 0,
             expiring: ExpiryTotals::default(),
             marks: MarkChanges::default(),
@@ -317,9 +320,11 @@ impl ClientWrites {
         &mut self,
         store: &ServerStore,
         transaction: &mut alluvium::Transaction,
-        changes: CommandChanges,
+        mut changes: CommandChanges,
     ) -> CommandResult {
+        let messages = std::mem::take(&mut changes.messages);
         if changes.are_none() {
+            self.keep_messages(messages);
             return Ok(());
         }
         let savepoint = transaction.savepoint();
@@ -345,7 +350,13 @@ impl ClientWrites {
             .extend(touched.map(|(number, key, change)| ((number, key), change)));
         self.marks.append(changes.marks);
         self.orders.extend(changes.orders);
+        self.keep_messages(messages);
         Ok(())
+    }
+
+    fn keep_messages(&mut self, messages: Vec<Message>) {
+        self.bytes += messages.iter().map(Message::memory).sum::<usize>();
+        self.messages.extend(messages);
     }
 
     fn note_write(&mut self, key: &InnerKey, value: usize, expires_ms: u64) {
@@ -368,7 +379,9 @@ impl ClientWrites {
         commit: &mut dyn FnMut() -> alluvium::Result<()>,
     ) -> alluvium::Result<()> {
         if self.touched.is_empty() {
-            return commit();
+            commit()?;
+            store.locks.publish(&self.messages);
+            return Ok(());
         }
         let mut wanted = KeyLockRequest::with_capacity(self.touched.len());
         for (number, key) in self.touched.keys() {
@@ -403,6 +416,7 @@ impl ClientWrites {
                 });
             }
         }
+        store.locks.publish(&self.messages);
         Ok(())
     }
 }

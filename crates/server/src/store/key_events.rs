@@ -89,8 +89,24 @@ pub(crate) struct KeyChange {
 /// What a client waits for: a collection of this kind in a database, under a key.
 pub(crate) type AwaitedKey = (u8, CollectionKind, Box<[u8]>);
 
-/// Receives the changes of every commit, and knows the clients that wait for keys.
-pub(crate) trait ChangeListener: Send + Sync {
+/// A message to the subscribers of a channel, sent at a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) channel: Box<[u8]>,
+    pub(crate) text: Box<[u8]>,
+    /// Whether the subscribers are those of SSUBSCRIBE.
+    pub(crate) is_sharded: bool,
+}
+
+impl Message {
+    /// Returns the approximate memory in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        size_of::<Message>() + self.channel.len() + self.text.len()
+    }
+}
+
+/// Receives the changes and messages of every commit, and knows the clients that wait for keys.
+pub(crate) trait CommitListener: Send + Sync {
     /// Called once for each change, in order, after the commit has become visible and before the
     /// locks of its keys are released. Returns the key if clients wait for it.
     fn changed(&self, change: &KeyChange) -> Option<AwaitedKey>;
@@ -103,4 +119,10 @@ pub(crate) trait ChangeListener: Send + Sync {
 
     /// Returns whether a client waits for a key that began to wait before the one with this number.
     fn is_awaited_before(&self, place: &AwaitedKey, number: u64) -> bool;
+
+    /// Returns the number of subscriptions that would receive a message.
+    fn receivers(&self, message: &Message) -> usize;
+
+    /// Sends a message.
+    fn publish(&self, message: &Message);
 }

@@ -5,7 +5,7 @@
 //! visible, so there are many more stripes than keys in a batch. Blind writes such as SET do not
 //! exclude each other; the last one to commit determines the value.
 
-use super::key_events::{AwaitedKey, ChangeListener, KeyChange};
+use super::key_events::{AwaitedKey, CommitListener, KeyChange, Message};
 pub(crate) use alluvium::LockMode as Mode;
 use alluvium::{HeldLocks, LockSet, LockTable};
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ pub(crate) struct KeyLocks {
     /// Number of registered flags, and of wishes for the reports of all changes. While it is zero,
     /// writers need not remember which keys they change.
     listening: AtomicUsize,
-    listener: OnceLock<Arc<dyn ChangeListener>>,
+    listener: OnceLock<Arc<dyn CommitListener>>,
 }
 
 impl fmt::Debug for KeyLocks {
@@ -130,6 +130,19 @@ impl KeyLocks {
         keys
     }
 
+    /// Returns the number of subscriptions that would receive a message.
+    pub(crate) fn receivers(&self, message: &Message) -> usize {
+        let listener = self.listener.get();
+        listener.map_or(0, |listener| listener.receivers(message))
+    }
+
+    /// Sends the messages of a commit.
+    pub(crate) fn publish(&self, messages: &[Message]) {
+        if let Some(listener) = self.listener.get() {
+            messages.iter().for_each(|message| listener.publish(message));
+        }
+    }
+
     /// Returns whether a client waits for a key that began to wait before the one with this number.
     pub(crate) fn is_awaited_before(&self, place: &AwaitedKey, number: u64) -> bool {
         let listener = self.listener.get();
@@ -144,7 +157,7 @@ impl KeyLocks {
 
     /// Sets the listener that receives the changes of all keys. It receives them only while
     /// somebody listens: see [`KeyLocks::begin_to_listen`].
-    pub(crate) fn set_listener(&self, listener: Arc<dyn ChangeListener>) {
+    pub(crate) fn set_listener(&self, listener: Arc<dyn CommitListener>) {
         assert!(self.listener.set(listener).is_ok(), "it is set once");
     }
 

@@ -3,7 +3,7 @@
 
 use super::ServerStore;
 use super::collection_filter::MarkChanges;
-use super::key_events::{KeyEvent, KeyKind};
+use super::key_events::{KeyEvent, KeyKind, Message};
 use super::model::format::InnerKey;
 use super::own_records::OwnRecords;
 use super::scan::{OwnedPair, ValueSelection, WalkDirection};
@@ -174,6 +174,7 @@ pub(crate) struct CommandChanges {
     pub(super) keys: Vec<(InnerKey, u64)>,
     pub(super) ranges: Vec<(InnerKey, InnerKey)>,
     pub(super) touched: Vec<TouchedKey>,
+    pub(super) messages: Vec<Message>,
     pub(super) marks: MarkChanges,
     /// Numbers of the sorted sets whose rank indexes the command has changed.
     pub(super) orders: Vec<u64>,
@@ -209,6 +210,7 @@ impl CommandTransaction<'_> {
             keys: within.wrote,
             ranges: within.ranges,
             touched: within.touched,
+            messages: self.take_messages(),
             marks: self.take_marks(),
             orders,
             writes: self.writes.take(),

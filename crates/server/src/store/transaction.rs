@@ -4,7 +4,7 @@
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of};
 use super::deferred_record::RecordDeferral;
-use super::key_events::{KeyChange, KeyEvent, KeyKind};
+use super::key_events::{KeyChange, KeyEvent, KeyKind, Message};
 use super::locks::KeyLockGuard;
 use super::model::format::{self, InnerKey};
 use super::model::{CollectionHeader, CollectionKind, RecordBytes, TypedValue};
@@ -116,6 +116,8 @@ pub(crate) struct CommandTransaction<'s> {
     changes: Vec<KeyChange>,
     /// Number of changes by the commands before the current one.
     changed_before: usize,
+    /// The messages to send after the commit.
+    messages: Vec<Message>,
     /// The position of the client in the order of all that wait, or `None` if the commands must not
     /// wait.
     turn: Option<u64>,
@@ -169,6 +171,7 @@ impl<'s> CommandTransaction<'s> {
             event: KeyEvent::INTERNAL,
             changes: Vec::new(),
             changed_before: 0,
+            messages: Vec::new(),
             turn: None,
             wait: None,
             has_yielded: false,
@@ -579,6 +582,25 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
+    /// Sends a message after the commit.
+    pub(crate) fn publish(&mut self, message: Message) {
+        self.bytes += message.memory();
+        self.messages.push(message);
+    }
+
+    /// Takes the messages that a command of a client's transaction has published.
+    pub(super) fn take_messages(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Reports the changes and sends the messages of a commit.
+    fn report(&mut self, held: &KeyLockGuard<'_>) {
+        self.changes.drain(..).for_each(|change| held.report(&change));
+        if !self.messages.is_empty() {
+            self.store.locks.publish(&self.take_messages());
+        }
+    }
+
     /// Lets the next command wait for elements, behind all clients that began to wait before the one
     /// with this number.
     pub(crate) fn allow_waiting(&mut self, number: u64) {
@@ -722,6 +744,7 @@ impl<'s> CommandTransaction<'s> {
         // Usually, the commands were read-only and there is nothing to commit.
         let is_written = self.blind.is_some() || self.writes.is_some() || self.records.is_some();
         if !is_written && self.orders.is_empty() {
+            self.report(held);
             return Ok(CommitOutcome::Nothing);
         }
         self.commit_with(held, |_| Ok(()))
@@ -741,6 +764,7 @@ impl<'s> CommandTransaction<'s> {
         also(batch)?;
         if batch.is_empty() {
             self.keep_orders();
+            self.report(held);
             return Ok(CommitOutcome::Nothing);
         }
         // Update the filter before the commit, because a SET that follows the release of the locks
@@ -765,7 +789,7 @@ impl<'s> CommandTransaction<'s> {
                 .expiring
                 .note(self.last_expiry_ms, self.expiring, self.expiring_keys);
         }
-        self.changes.drain(..).for_each(|change| held.report(&change));
+        self.report(held);
         if is_short {
             spare.batch.clear();
             SPARE.set(Some(spare));

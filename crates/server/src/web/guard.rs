@@ -88,7 +88,7 @@ async fn admit(site: &SiteState, asker: AuthRequest) -> Result<(), Response> {
                     asked.name()
                 ),
             ),
-            AccessDenial::Key(_) => HttpError::new(
+            AccessDenial::Key(_) | AccessDenial::Channel(_) => HttpError::new(
                 StatusCode::FORBIDDEN,
                 format!(
                     "user {} may not access this address; its ACL rules need %R~* or ~*",

@@ -166,6 +166,11 @@ impl Client {
                 }
             },
             "*" if rest == "-1" => "nil array".to_owned(),
+            ">" => {
+                let count: usize = rest.parse().unwrap();
+                let parts: Option<Vec<String>> = (0..count).map(|_| self.try_reply()).collect();
+                format!(">[{}]", parts?.join(" "))
+            }
             "*" | "~" | "%" => {
                 let count: usize = rest.parse().unwrap();
                 let count = if mark == "%" { 2 * count } else { count };

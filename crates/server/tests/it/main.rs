@@ -34,6 +34,7 @@ mod memcached;
 mod memcached_differential;
 mod other;
 mod page;
+mod pubsub;
 mod refused;
 mod restart;
 mod single;

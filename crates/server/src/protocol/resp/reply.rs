@@ -247,6 +247,15 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
+    /// Writes the header of a message that is no reply to a request. The caller must then write
+    /// `count` elements.
+    pub fn push(&mut self, count: usize) {
+        match self.version {
+            RespVersion::Two => self.array(count),
+            RespVersion::Three => self.header(b'>', count as i64),
+        }
+    }
+
     /// Writes a set header. The caller must then write `count` distinct elements.
     pub fn set(&mut self, count: usize) {
         match self.version {

@@ -116,6 +116,12 @@ fn change(
                 .set_user(args.at(2), args.from(3).iter())
                 .map_err(refused)?;
             session.end_connections_of(ended.as_slice(), OwnConnectionPolicy::Stays);
+            if let Some(user) = access.find(args.at(2))
+                && shared.subscriptions.end_forbidden(&user)
+                && let Some(wake) = shared.wake.get()
+            {
+                wake();
+            }
             reply.ok();
         }
         (b"DELUSER", 3..) => {
@@ -209,6 +215,7 @@ fn log(session: &RedisSession, most: usize, reply: &mut ReplyWriter<'_>) {
         let reason = match entry.reason {
             DenialReason::Command => "command",
             DenialReason::Key => "key",
+            DenialReason::Channel => "channel",
             DenialReason::Auth => "auth",
         };
         let context = match entry.context {
@@ -254,6 +261,13 @@ fn dry_run(session: &RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) 
             format!(
                 "This user has no permissions to run the '{}' command",
                 asked.name()
+            )
+            .as_bytes(),
+        ),
+        Err(AccessDenial::Channel(channel)) => reply.bulk(
+            format!(
+                "This user has no permissions to access the '{}' channel",
+                text(&channel)
             )
             .as_bytes(),
         ),

@@ -91,6 +91,7 @@ static SETTINGS: &[ConfigParameter] = &[
     }),
     setting("maxmemory-clients", limits::client_memory, limits::set_client_memory),
     fixed("maxmemory-policy", |_| "noeviction".to_owned()),
+    setting("notify-keyspace-events", |shared| shared.events.text(), |shared, text| shared.events.set(&shared.store, text)),
     fixed("port", |shared| shared.redis_port.to_string()),
     fixed("proto-max-bulk-len", |shared| shared.config.limits.request.to_string()),
     setting("requirepass", |shared| shared.access.given_password().map_or_else(String::new, |word| word.to_string()), |shared, text| {

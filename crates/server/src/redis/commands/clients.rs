@@ -131,6 +131,9 @@ pub(crate) fn line(client: &ClientHandle) -> String {
     if queued >= 0 {
         flags.push('x');
     }
+    if client.is_subscriber() {
+        flags.push('P');
+    }
     if client.is_blocked.load(Ordering::Relaxed) {
         flags.push('b');
     }
@@ -146,11 +149,15 @@ pub(crate) fn line(client: &ClientHandle) -> String {
     let unread = load.unread.load(Ordering::Relaxed);
     let output = load.output.load(Ordering::Relaxed);
     let library = client.library.lock().clone();
+    let subscriptions = client
+        .subscriptions
+        .each_ref()
+        .map(|count| count.load(Ordering::Relaxed));
     // After MULTI, all memory besides the buffers counts as the transaction's; otherwise it counts
     // as that of arguments and watched keys.
     let (held, has_begun) = (load.queued.load(Ordering::Relaxed), queued >= 0);
     format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={queued} \
          qbuf={received} qbuf-free={} argv-mem={} multi-mem={} rbs={output} rbp={unread} obl={unread} oll=0 omem={output} tot-mem={} events={} \
          cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
         client.id,
@@ -161,6 +168,9 @@ pub(crate) fn line(client: &ClientHandle) -> String {
         age_ms / 1000,
         idle_ms / 1000,
         client.database.load(Ordering::Relaxed),
+        subscriptions[0],
+        subscriptions[1],
+        subscriptions[2],
         load.input.load(Ordering::Relaxed).saturating_sub(received),
         if has_begun { 0 } else { held },
         if has_begun { held } else { 0 },
@@ -181,14 +191,37 @@ fn redis_clients(session: &RedisSession) -> Vec<Arc<ClientHandle>> {
     all
 }
 
-/// Returns whether a TYPE argument selects any connections, all of which have the type `normal`.
-fn means_normal(word: &[u8]) -> Result<bool, CommandError> {
-    if is(word, "normal") {
-        return Ok(true);
+/// The type of connections that a TYPE argument selects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ClientType {
+    /// Connections without subscriptions.
+    Normal,
+    Subscriber,
+    /// Masters and replicas, which do not exist.
+    None,
+}
+
+impl ClientType {
+    fn has(self, client: &ClientHandle) -> bool {
+        match self {
+            ClientType::Normal => !client.is_subscriber(),
+            ClientType::Subscriber => client.is_subscriber(),
+            ClientType::None => false,
+        }
     }
-    let others = ["master", "replica", "slave", "pubsub"];
-    if others.iter().any(|other| is(word, other)) {
-        return Ok(false);
+}
+
+fn client_type(word: &[u8]) -> Result<ClientType, CommandError> {
+    for (name, chosen) in [
+        ("normal", ClientType::Normal),
+        ("pubsub", ClientType::Subscriber),
+        ("master", ClientType::None),
+        ("replica", ClientType::None),
+        ("slave", ClientType::None),
+    ] {
+        if is(word, name) {
+            return Ok(chosen);
+        }
     }
     Err(CommandError::Refused(Cow::Owned(format!(
         "ERR Unknown client type '{}'",
@@ -199,9 +232,8 @@ fn means_normal(word: &[u8]) -> Result<bool, CommandError> {
 fn list(session: &RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     let mut all = redis_clients(session);
     if args.len() == 4 && args.is(2, "TYPE") {
-        if !means_normal(args.at(3))? {
-            all.clear();
-        }
+        let chosen = client_type(args.at(3))?;
+        all.retain(|client| chosen.has(client));
     } else if args.len() > 3 && args.is(2, "ID") {
         let mut wanted = Vec::new();
         for text in args.from(3).iter() {
@@ -277,7 +309,7 @@ struct KillFilter {
     peer: Option<String>,
     local: Option<String>,
     user: Option<Arc<AclUser>>,
-    is_of_type: bool,
+    of_type: Option<ClientType>,
     skips_itself: bool,
 }
 
@@ -289,7 +321,7 @@ impl KillFilter {
             peer: None,
             local: None,
             user: None,
-            is_of_type: true,
+            of_type: None,
             skips_itself: args.len() > 3,
         };
         if args.len() == 3 {
@@ -307,7 +339,7 @@ impl KillFilter {
             } else if args.is(at, "LADDR") {
                 victims.local = Some(text(at + 1));
             } else if args.is(at, "TYPE") {
-                victims.is_of_type = means_normal(value)?;
+                victims.of_type = Some(client_type(value)?);
             } else if args.is(at, "USER") {
                 let found = access.find(value).ok_or_else(|| {
                     let name = String::from_utf8_lossy(value);
@@ -326,7 +358,7 @@ impl KillFilter {
     }
 
     fn has(&self, client: &ClientHandle) -> bool {
-        self.is_of_type
+        self.of_type.is_none_or(|chosen| chosen.has(client))
             && self.id.is_none_or(|id| client.id as i64 == id)
             && self
                 .user

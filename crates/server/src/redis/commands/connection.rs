@@ -1,7 +1,7 @@
 //! Commands on the connection: authentication, protocol version, selected database, and name.
 
 use super::keys::database;
-use super::monitor_commands;
+use super::{monitor_commands, pubsub};
 use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::redis::args::{OptionParser, integer, is};
@@ -10,12 +10,13 @@ use crate::shared::ClientHandle;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-pub(crate) fn ping(
-    _session: &mut RedisSession,
-    args: Args<'_>,
-    reply: &mut ReplyWriter<'_>,
-) -> CommandResult {
+pub(crate) fn ping(session: &mut RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> CommandResult {
     match args.len() {
+        1 | 2 if session.is_subscriber_only() => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(args.get(1).unwrap_or_default());
+        }
         1 => reply.simple("PONG"),
         2 => reply.bulk(args.at(1)),
         _ => return Err(crate::redis::args::wrong_number("ping")),
@@ -180,6 +181,7 @@ pub(crate) fn reset(
     forget(session);
     monitor_commands::show_rest(session, reply);
     monitor_commands::stop_monitoring(session);
+    pubsub::unsubscribe_all(session);
     session.settings = SessionSettings::default();
     session.become_user(session.shared.access.default_user());
     session.identity.is_authenticated = session.shared.access.is_open();

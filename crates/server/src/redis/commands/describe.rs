@@ -207,9 +207,13 @@ fn all(reply: &mut ReplyWriter<'_>) {
 fn flags(command: &CommandSpec) -> Vec<&'static str> {
     let is_data = matches!(command.action, CommandHandler::Data(_));
     let mut flags = Vec::new();
-    match (is_data, command.writes()) {
+    if command.group == "pubsub" {
+        flags.push("pubsub");
+    }
+    match (is_data && command.group != "pubsub", command.writes()) {
         (true, true) => flags.push("write"),
         (true, false) => flags.push("readonly"),
+        (false, _) if is_data => {}
         (false, _) => flags.push("noscript"),
     }
     if command.is_admin() {

@@ -237,7 +237,7 @@ pub(crate) fn abort(
 /// and writes go through the transaction.
 fn runs_within(command: &CommandSpec) -> bool {
     match command.group {
-        "string" | "bitmap" | "hash" | "list" | "set" | "sorted-set" => true,
+        "string" | "bitmap" | "hash" | "list" | "set" | "sorted-set" | "pubsub" => true,
         "server" => command.name == "dbsize",
         "ordered" => matches!(command.name, "range" | "revrange"),
         "generic" => matches!(

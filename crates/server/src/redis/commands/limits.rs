@@ -9,7 +9,8 @@ const BAD_MEMORY: CommandError = CommandError::say(
     "argument must be a memory value of 1mb or more, or a percentage of maxmemory such as 25%",
 );
 const BAD_CLASS: CommandError = CommandError::say(
-    "argument must be `normal <memory value> 0 0`: the server has no other client classes and no soft limit",
+    "argument must be `normal <memory value> 0 0` or `pubsub <hard limit> <soft limit> <seconds>`: normal clients \
+     have no soft limit",
 );
 const BAD_SECONDS: CommandError = CommandError::say("argument must be a number of seconds, or 0 to disable");
 
@@ -58,8 +59,9 @@ pub(crate) fn set_client_memory(shared: &StoreContext, text: &[u8]) -> CommandRe
 
 /// Returns the limit on a client's unread output, in the syntax of Redis.
 pub(super) fn client_output(shared: &StoreContext) -> String {
+    let (hard, soft, seconds) = shared.subscriptions.limits();
     format!(
-        "normal {} 0 0 slave 0 0 0 pubsub 0 0 0",
+        "normal {} 0 0 slave 0 0 0 pubsub {hard} {soft} {seconds}",
         shared.config.max_output()
     )
 }
@@ -69,17 +71,33 @@ pub(super) fn set_client_output(shared: &StoreContext, text: &[u8]) -> CommandRe
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
         .collect();
-    let [class, hard, b"0", b"0"] = words[..] else {
-        return Err(BAD_CLASS);
-    };
-    if !class.eq_ignore_ascii_case(b"normal") {
+    let bytes = |text| usize::try_from(memory(text)?).map_err(|_| BAD_CLASS);
+    if words.is_empty() {
         return Err(BAD_CLASS);
     }
-    let bytes = usize::try_from(memory(hard)?).map_err(|_| BAD_CLASS)?;
-    // As in Redis, the value 0 removes the limit.
-    shared
-        .config
-        .set_max_output(if bytes == 0 { usize::MAX } else { bytes });
+    let (mut normal, mut messages) = (None, None);
+    for four in words.chunks(4) {
+        let [class, hard, soft, seconds] = *four else {
+            return Err(BAD_CLASS);
+        };
+        let limits = (bytes(hard)?, bytes(soft)?, bytes(seconds)? as u64);
+        match (class.to_ascii_lowercase().as_slice(), limits) {
+            (b"normal", (hard, 0, 0)) => normal = Some(hard),
+            (b"pubsub", limits) => messages = Some(limits),
+            // There are no replicas.
+            (b"slave" | b"replica", _) => {}
+            _ => return Err(BAD_CLASS),
+        }
+    }
+    if let Some(bytes) = normal {
+        // As in Redis, the value 0 removes the limit.
+        shared
+            .config
+            .set_max_output(if bytes == 0 { usize::MAX } else { bytes });
+    }
+    if let Some(limits) = messages {
+        shared.subscriptions.set_limits(limits);
+    }
     Ok(())
 }
 

@@ -26,6 +26,7 @@ pub(crate) mod lists;
 pub(crate) mod memory;
 pub(crate) mod monitor_commands;
 pub(crate) mod ordered;
+pub(crate) mod pubsub;
 pub(crate) mod saving;
 pub(crate) mod scan_commands;
 pub(crate) mod set_operations;

@@ -73,6 +73,8 @@ pub(super) fn clients(shared: &StoreContext, text: &mut String) {
     );
     line(text, "client_recent_max_output_buffer", most(|load| &load.unread));
     line(text, "blocked_clients", shared.waits.len());
+    let subscribers = all.iter().filter(|client| client.is_subscriber()).count();
+    line(text, "pubsub_clients", subscribers);
     line(text, "tracking_clients", 0);
     line(text, "clients_in_timeout_table", shared.waits.deadlines());
     line(text, "total_blocking_keys", shared.waits.keys());

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 /// Redis fields that are always zero here, because they describe features that this server does not
 /// have.
-const NOTHING: [&str; 26] = [
+const NOTHING: [&str; 23] = [
     "sync_full",
     "sync_partial_ok",
     "sync_partial_err",
@@ -16,9 +16,6 @@ const NOTHING: [&str; 26] = [
     "evicted_keys",
     "total_eviction_exceeded_time",
     "current_eviction_exceeded_time",
-    "pubsub_channels",
-    "pubsub_patterns",
-    "pubsubshard_channels",
     "latest_fork_usec",
     "total_forks",
     "migrate_cached_sockets",
@@ -76,6 +73,10 @@ pub(super) fn stats(shared: &StoreContext, text: &mut String) {
     for name in NOTHING {
         line(text, name, 0);
     }
+    let [channels, patterns, shards] = shared.subscriptions.counts();
+    line(text, "pubsub_channels", channels);
+    line(text, "pubsub_patterns", patterns);
+    line(text, "pubsubshard_channels", shards);
     let stats = store.db.stats();
     line(text, "alluvium_panics", counters.panics.load(Ordering::Relaxed));
     line(text, "alluvium_writes", stats.writes);
