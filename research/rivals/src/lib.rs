@@ -40,6 +40,7 @@ mod library_error;
 mod lmdb;
 #[cfg(feature = "mariadb")]
 mod mariadb;
+pub mod queue;
 #[cfg(feature = "redb")]
 mod redb;
 #[cfg(feature = "rocksdb")]

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some("study") => study(),
+        Some("queue") => queue(),
         #[cfg(feature = "leveldb")]
         Some("leveldb-writes") => leveldb_writes(),
         #[cfg(feature = "agentfs")]
@@ -56,6 +57,34 @@ fn agent_files() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Lets jobs go through a queue: `queue DIRECTORY JOBS ROUNDS ENGINE[:structure=…]…`. Prints the
+/// thousands of jobs a second in each tenth of the run, for each engine.
+fn queue() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let [directory, jobs, rounds, engines @ ..] = &words[..] else {
+        eprintln!("alluvium-rivals queue DIRECTORY JOBS ROUNDS ENGINE[:structure=STRUCTURE]…");
+        return ExitCode::from(2);
+    };
+    let (Ok(jobs), Ok(rounds)) = (jobs.parse(), rounds.parse()) else {
+        eprintln!("alluvium-rivals queue: JOBS and ROUNDS are numbers, as in 1000000 10000000");
+        return ExitCode::from(2);
+    };
+    let study = alluvium_rivals::queue::QueueStudy { jobs, rounds };
+    for engine in engines {
+        match study.run_named(engine, directory.as_ref()) {
+            Ok(rates) => {
+                let rates: Vec<String> = rates.iter().map(|rate| format!("{:.0}", rate / 1000.0)).collect();
+                println!("{engine}: {} thousand a second", rates.join(" "));
+            }
+            Err(error) => {
+                eprintln!("alluvium-rivals queue {engine}: {error:#}");
+                return ExitCode::from(3);
+            }
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 /// Runs a study and prints the measurements as JSON: `study NAME DIRECTORY RECORDS`.

@@ -90,7 +90,9 @@ impl MemcachedSession {
                 asked.name().as_bytes().to_vec(),
                 "run this command",
             ),
-            AccessDenial::Key(key) | AccessDenial::Channel(key) => (DenialReason::Key, key, "access this key in this way"),
+            AccessDenial::Key(key) | AccessDenial::Channel(key) => {
+                (DenialReason::Key, key, "access this key in this way")
+            }
         };
         self.note(reason, object, self.user.name().as_bytes());
         Err(CommandError::Refused(Cow::Owned(format!(
