@@ -119,7 +119,7 @@ fn the_check_finds_contradictions_of_contents() {
             .unwrap();
     });
     is_found(
-        "block 7 of inode 3 stands among those of other files",
+        "block 7 of inode 66 stands among those of other files",
         |place, [_, large, _]| {
             let elsewhere = Locality::default().child(large, crate::FileKind::Regular, b"x");
             place
