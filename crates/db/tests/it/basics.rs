@@ -120,7 +120,7 @@ fn merges_fold_across_memtables_and_the_tree() {
         }
     }
     assert_eq!(sums.get([7]).unwrap().unwrap(), &10i64.to_le_bytes());
-    assert!(sums.iter().all(|pair| pair.unwrap().1 == &10i64.to_le_bytes()));
+    assert!(sums.iter().all(|pair| pair.unwrap().1 == 10i64.to_le_bytes()));
     assert!(matches!(
         sums.merge("x", "not a number"),
         Err(Error::BadOperand { .. })

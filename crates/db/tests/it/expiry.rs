@@ -57,7 +57,7 @@ fn the_time_is_that_of_the_value_and_of_timed_deletes_with_nothing_newer() {
             let (clock, db, texts) = store(structure);
             let flush = || {
                 if flushes {
-                    settle(&db)
+                    settle(&db);
                 }
             };
             texts.put("stays", "a").unwrap();
@@ -196,7 +196,7 @@ fn a_changed_time_never_brings_an_older_value_back() {
                 assert_eq!(texts.get("n").unwrap().unwrap(), value, "{structure}");
             }
             is_over.store(true, Ordering::Relaxed);
-            others.map(|thread| thread.join().unwrap());
+            others.into_iter().for_each(|thread| thread.join().unwrap());
         });
         assert_eq!(texts.get("n").unwrap().unwrap(), "1999");
         assert_eq!(db.check().unwrap(), Vec::<String>::new());

@@ -409,7 +409,7 @@ fn long_values_are_read_where_they_are_and_copied_when_somebody_keeps_many() {
     assert!(again.is_in_page() && again == picture(1)[..]);
     assert!(!keyspace.get(key(10_001)).unwrap().unwrap().is_in_page());
     let owned = found.clone().into_owned();
-    assert!(!owned.is_in_page() && owned == found && Vec::from(found) == picture(1));
+    assert!(!owned.is_in_page() && owned == found && found.into_vec() == picture(1));
     // Even if a caller keeps all values, memory must be left for others.
     let mut kept = Vec::new();
     for number in 0..1_500 {

@@ -364,8 +364,8 @@ impl SubscriptionRegistry {
     pub(crate) fn channels(&self, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let tables = self.tables.read();
         let names = tables.of_channels(kind).keys();
-        let fits = |name: &&Box<[u8]>| pattern.is_none_or(|pattern| glob::fits(pattern, name));
-        names.filter(fits).cloned().collect()
+        let fitting = names.filter(|name| pattern.is_none_or(|pattern| glob::fits(pattern, name)));
+        fitting.cloned().collect()
     }
 
     /// Returns the number of subscribers of a channel, without those of patterns.

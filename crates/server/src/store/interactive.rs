@@ -60,6 +60,9 @@ enum StoreTransaction {
     Joint(JointTransaction),
 }
 
+/// The database and name of each written key, with its type and the event of the last change.
+type TouchedKeys = BTreeMap<(u8, Box<[u8]>), (KeyKind, KeyEvent)>;
+
 /// What the clients of a transaction have written.
 struct ClientWrites {
     /// The database mapping when the transaction began.
@@ -71,7 +74,7 @@ struct ClientWrites {
     written: BTreeMap<InnerKey, usize>,
     /// The user keys that the transaction has written, each with its database's stored number, its
     /// type after the last change, and the event of that change.
-    touched: BTreeMap<(u8, Box<[u8]>), (KeyKind, KeyEvent)>,
+    touched: TouchedKeys,
     /// The messages that are sent when the transaction commits.
     messages: Vec<Message>,
     bytes: usize,
