@@ -601,9 +601,8 @@ fn the_dashboard_and_the_alerts_use_metrics_that_there_are() {
     {
         there.entry(name).or_default().extend(labels);
     }
-    let contrib = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib");
-    let read = |name: &str| std::fs::read_to_string(format!("{contrib}/{name}")).unwrap();
-    let dashboard: Value = serde_json::from_str(&read("grafana/alluvium.json")).unwrap();
+    let dashboard = include_str!("../../../../contrib/grafana/alluvium.json");
+    let dashboard: Value = serde_json::from_str(dashboard).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
     let mut expressions: Vec<String> = targets

@@ -18,7 +18,7 @@ use crate::terminal::exit::CommandExit;
 use alluvium_mount::service::FilesView;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-pub use create::CreateFilesCommand;
+pub(crate) use create::CreateFilesCommand;
 pub(crate) use list::date;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
