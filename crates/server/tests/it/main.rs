@@ -12,6 +12,7 @@ mod client;
 mod cold;
 mod collections;
 mod connections;
+mod dashboards;
 mod datagrams;
 mod differential;
 mod edge_cases;
