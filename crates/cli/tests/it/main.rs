@@ -14,6 +14,7 @@ mod bulk;
 mod config;
 mod consent;
 mod copies;
+mod created_files;
 mod errors;
 mod files;
 mod formats;

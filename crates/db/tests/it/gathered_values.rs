@@ -1,8 +1,8 @@
 //! Keyspaces whose compactions bring separate values together, beside everything else that touches
 //! the same records: spilled transactions, range deletes, expiry, snapshots, tiers and reopening.
 //!
-//! The crossing test cannot gather: a value extent has at least 128 KiB, and its stores are so small
-//! that nearly all extents are less than half full, so that compactions copy their values anyway.
+//! The crossing test cannot gather: a value extent has at least 128 KiB, and its stores are so
+//! small that nearly all extents are less than half full, so compactions copy their values anyway.
 
 use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Snapshot, TransactionOptions, ValueOrder};

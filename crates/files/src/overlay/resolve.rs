@@ -5,6 +5,7 @@ use super::format::{Dependency, LowerIdentity, NameMarker, append_entry};
 use super::upper::{ChangedInode, ENTRIES_AT_ONCE, absent_as_none, place_of};
 use crate::contract::FileSystem;
 use crate::error::{Error, ErrorKind, Result};
+use crate::records::format;
 use crate::types::{Attributes, DirectoryEntry, FileKind, Inode};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -31,7 +32,7 @@ struct NotedDependencies {
 /// Returns a number that no other name of any directory has. The directory is part of what is
 /// summed: as a seed, it would only be added to a short name, and neighbours would have the same.
 fn checksum_of_name(directory: Inode, name: &[u8]) -> u64 {
-    alluvium_base::checksum::seeded_parts(0, [&directory.0.to_be_bytes(), name])
+    alluvium_base::checksum::seeded_parts(0, [&format::inode_key(directory), name])
 }
 
 impl Overlay {

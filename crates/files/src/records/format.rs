@@ -22,8 +22,8 @@
 //!             'o', I of an inode without names         1: its last name was removed, 2: created without
 //!             'p', I of a directory                    I of the directory that contains it, then its name
 //!             's'                                      the stamp of the last snapshot (16 bytes)
-//!             'c'                                      the files are a copy, and cannot be changed: the name of
-//!                                                      a snapshot that must still be created, or nothing
+//!             'c'                                      the files are a copy: the name of a snapshot that
+//!                                                      must still be created, or nothing
 //! ```
 //!
 //! Values have little-endian integers. The header:

@@ -5,6 +5,7 @@ use super::snapshot::FilesSnapshot;
 use crate::contract::FileSystem;
 use crate::error::{Error, ErrorKind, Result};
 use crate::paths::{FilePaths, LastLink};
+use crate::records::format;
 use crate::types::{Attributes, FileKind, Inode, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -116,7 +117,7 @@ fn listed(state: &FilesSnapshot, directory: Inode) -> Result<(u64, u64)> {
         };
         after = Some(last.name.clone());
         for entry in page {
-            let number = entry.inode.0.to_be_bytes();
+            let number = format::inode_key(entry.inode);
             checksum = alluvium_base::checksum::seeded_parts(checksum, [&number, &entry.name]);
             entries += 1;
         }

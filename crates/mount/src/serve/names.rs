@@ -165,8 +165,8 @@ impl MountRequest<'_> {
         Ok(self.files.rename(parent, name, new_parent, new_name, mode)?)
     }
 
-    /// Holds what a rename is about to replace until the kernel forgets it: a program may have looked
-    /// the name up and be about to open the file. It gets the file as it was then.
+    /// Holds what a rename is about to replace until the kernel forgets it: a program may have
+    /// looked the name up and be about to open the file. It gets the file as it was then.
     fn hold_replaced(&self, parent: Inode, name: &[u8]) {
         if let Ok(replaced) = self.files.lookup(parent, name) {
             self.nodes().hold_known(self.files, replaced.inode);

@@ -153,7 +153,8 @@ impl SnapshotReceiver {
     ///
     /// # Errors
     /// `Damaged` if the stream is not complete; `Conflict` if another stream has changed the copy
-    /// meanwhile; `Exists` if the copy has got another snapshot of the same name meanwhile; `NoSpace`; errors of the store.
+    /// meanwhile; `Exists` if the copy has got another snapshot of the same name meanwhile;
+    /// `NoSpace`; errors of the store.
     pub fn finish(mut self) -> Result<ReceivedSnapshot> {
         match self.copy.take() {
             Some(copy) if copy.is_complete && self.bytes.is_empty() => copy.commit(),
