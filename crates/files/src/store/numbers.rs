@@ -17,8 +17,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Number of inode numbers that a commit reserves.
-/// Tuning: `65_536` since 2026-11-30: the ranges of 1,024 directories. What is left of them when the
-/// file system is closed stays unused, and there are 2^56 numbers.
+/// Tuning: `65_536` since 2026-11-30: the ranges of 1,024 directories. What is left of them when
+/// the file system is closed stays unused, and there are 2^56 numbers.
 const RESERVED_AT_ONCE: u64 = 65_536;
 
 /// Number of consecutive inode numbers for what is created in one directory.

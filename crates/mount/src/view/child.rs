@@ -136,6 +136,8 @@ impl NamespaceEntry {
             Some((CONTINUE, _)) => {}
             _ => return Err((MOUNT, io::Error::from_raw_os_error(libc::ENOTCONN))),
         }
+        // If the server ends, requests fail only if no other process has the device.
+        drop(device);
         change_directory(&self.working).map_err(at(WORKING_DIRECTORY))?;
         die_with_parent().map_err(at(NAMESPACE))
     }

@@ -227,7 +227,7 @@ fn a_removed_directory_stays_until_the_last_process_leaves_it() {
     let open = fs::File::open(mounted.path("a")).unwrap();
     fs::remove_dir(mounted.path("a")).unwrap();
     assert_eq!(open.metadata().unwrap().nlink(), 0);
-    let inside = format!("/proc/self/fd/{}/b", AsRawFd::as_raw_fd(&open));
+    let inside = format!("/proc/self/fd/{}/b", open.as_raw_fd());
     assert_eq!(errno(fs::write(inside, b"")), libc::ENOENT);
     drop(open);
     wait_until("forgetting", || mounted.files.inodes() == 1);

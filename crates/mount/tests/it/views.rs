@@ -3,9 +3,14 @@
 use crate::memory::MemoryFiles;
 use crate::support::{MountedDirectory, need_mounts};
 use alluvium_files::FileSystem;
-use alluvium_mount::{CommandView, DescendantPolicy, MountError, SignalForwarding, ViewOptions, run_in_view};
+use alluvium_mount::{
+    CommandView, DescendantPolicy, DeviceServer, MountError, MountOptions, MountState, SignalForwarding,
+    ViewOptions, run_in_served_view, run_in_view,
+};
 use rustix::process::Signal;
 use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -38,6 +43,36 @@ pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
         assert!(Instant::now() < until, "{what} does not come about");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A server that ends as soon as it has the device.
+struct EndedServer;
+
+impl DeviceServer for EndedServer {
+    fn serve(&self, device: OwnedFd, _: &MountOptions) -> io::Result<()> {
+        drop(device);
+        Ok(())
+    }
+
+    fn wait(&self, _: Duration) -> MountState {
+        MountState::Ended
+    }
+
+    fn end(&self) {}
+}
+
+#[test]
+fn a_command_does_not_wait_for_a_server_that_has_ended() {
+    need_mounts!();
+    let (say, outcome) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let directory = tempfile::tempdir().unwrap();
+        let server: Arc<dyn DeviceServer> = Arc::new(EndedServer);
+        let outcome = run_in_served_view(server, directory.path(), shell("true"), &ViewOptions::default());
+        say.send(outcome.map(|outcome| outcome.status.code())).unwrap();
+    });
+    let outcome = outcome.recv_timeout(Duration::from_secs(60));
+    outcome.expect("the command ends").unwrap_err();
 }
 
 #[test]
