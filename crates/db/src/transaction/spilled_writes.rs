@@ -39,10 +39,12 @@ struct WrittenRange {
 }
 
 impl WrittenRange {
-    /// Returns the range of tree keys from the first to the last key.
+    /// Returns the range of tree keys from the first to the last key. A deleted range may end where
+    /// the next keyspace begins, whose first key is not in the range.
     fn range(&self) -> KeyRange {
-        let high = [&self.last[..], &[0]].concat();
-        KeyRange::new(&self.first, Some(&high))
+        let behind = [&self.last[..], &[0]].concat();
+        let high = self.definition.end.as_slice().min(&behind);
+        KeyRange::new(&self.first, Some(high))
     }
 }
 

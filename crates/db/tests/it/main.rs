@@ -46,6 +46,7 @@ mod removed;
 mod repair;
 mod sizes;
 mod space;
+mod spilled_edges;
 mod spilled_layers;
 mod spills;
 mod stats;

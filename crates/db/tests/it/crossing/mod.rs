@@ -89,7 +89,7 @@ fn show(failing: &Failing) -> String {
 }
 
 /// Seeds of histories that once failed, with a description of each fault.
-const FOUND: [(u64, &str); 4] = [
+const FOUND: [(u64, &str); 5] = [
     (
         100_134,
         "a durable write that changes nothing did not sync what came before it",
@@ -102,6 +102,10 @@ const FOUND: [(u64, &str); 4] = [
     (
         9_100_416,
         "the model took a lost delete that takes effect later for one that was there",
+    ),
+    (
+        30_001_659,
+        "a delete of all keys of a keyspace counted an operand of the next one twice",
     ),
 ];
 
