@@ -16,6 +16,7 @@ use crate::redis::blocking::WaitRegistry;
 use crate::redis::commit_hub::{CommitHub, NotifiedEvents};
 use crate::redis::pause::PauseControl;
 use crate::redis::pubsub::SubscriptionRegistry;
+use crate::redis::scripting::ScriptRegistry;
 use crate::store::ServerStore;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -387,6 +388,8 @@ pub(crate) struct StoreContext {
     /// The commands that wait until other clients change keys.
     pub(crate) waits: Arc<WaitRegistry>,
     pub(crate) subscriptions: Arc<SubscriptionRegistry>,
+    /// The scripts of clients.
+    pub(crate) scripts: Arc<ScriptRegistry>,
     /// The changes of keys that subscribers of keyspace events hear of.
     pub(crate) events: Arc<NotifiedEvents>,
     /// The settings of Redis that have no effect here.
@@ -417,6 +420,7 @@ impl StoreContext {
         };
         let (waits, subscriptions) = (Arc::clone(&hub.waits), Arc::clone(&hub.subscriptions));
         let events = Arc::clone(&hub.events);
+        let scripts = Arc::new(ScriptRegistry::new(&store.budget));
         store.locks.set_listener(Arc::new(hub));
         let backups = BackupManager::since(store.db.sequence());
         let common = ServerContext::new(options, access, Arc::clone(&store.budget), ports, loops);
@@ -434,6 +438,7 @@ impl StoreContext {
             saved: AtomicU64::new(saved),
             waits,
             subscriptions,
+            scripts,
             events,
             foreign_settings: redis::ForeignSettings::default(),
         };

@@ -441,18 +441,29 @@ impl RedisSession {
                 return Ok(Some(BatchWait::Change(waiting)));
             }
             self.note_length(command, *args, output.len().saturating_sub(start));
-            let bytes = output.len().saturating_sub(before);
-            if transaction.wakes() {
-                // The clients that wait are served before the next command.
-                self.paging.end_batch(index + 1, batch.len());
-            }
-            if self.paging.should_end_batch(index + 1, batch.len(), bytes) {
+            let written = (output.len().saturating_sub(before), index + 1);
+            if self.ends_batch(&transaction, written, batch.len()) {
                 break;
             }
         }
         self.commit(&mut transaction, &held)?;
         done.commands = batch.len();
         Ok(None)
+    }
+
+    /// Returns whether a batch of `all` commands ends after `executed` commands, which have written
+    /// `bytes` bytes of replies.
+    fn ends_batch(
+        &mut self,
+        transaction: &CommandTransaction<'_>,
+        (bytes, executed): (usize, usize),
+        all: usize,
+    ) -> bool {
+        if transaction.wakes() {
+            // The clients that wait are served before the next command.
+            self.paging.end_batch(executed, all);
+        }
+        self.paging.should_end_batch(executed, all, bytes)
     }
 
     /// Makes a command wait until another client changes one of its keys, whose locks are held.
@@ -539,6 +550,7 @@ impl RedisSession {
         let result = match command.action {
             CommandHandler::Data(run) => run(transaction, args, &mut reply),
             CommandHandler::Session(run) => run(self, args, &mut reply),
+            CommandHandler::Script(run) => run(self, transaction, args, &mut reply),
         };
         let is_too_long = !command.writes() && reply.position() - start > room;
         if command.writes() {

@@ -2,17 +2,17 @@
 //!
 //! A command that finds nothing to pop joins the queues of its keys while it holds their locks. A
 //! later commit that changes such a key serves the queue from its front, on the thread of that
-//! commit, after the commit's locks are released and before the reply to its client is sent: it runs
-//! the waiting command again, commits it, and hands the reply to the waiting connection. So one
-//! change costs one served client, however many wait.
+//! commit, after the commit's locks are released and before the reply to its client is sent: it
+//! runs the waiting command again, commits it, and hands the reply to the waiting connection. So
+//! one change costs one served client, however many wait.
 //!
 //! Invariants:
 //!
 //! - **S31** A command that may wait takes no element of a key for which an earlier client waits.
 //!   Clients are therefore served in the order in which they began to wait.
-//! - **S32** A client is in a queue only while nothing has decided how its wait ends. Who decides it
-//!   (an element, a timeout, another client, the end of the connection or of the server) has changed
-//!   its state under its lock, so that nobody else does.
+//! - **S32** A client is in a queue only while nothing has decided how its wait ends. Who decides
+//!   it (an element, a timeout, another client, the end of the connection or of the server) has
+//!   changed its state under its lock, so that nobody else does.
 
 use super::table::{CommandHandler, CommandSpec};
 use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
@@ -385,8 +385,8 @@ impl WaitRegistry {
         Some(Arc::clone(first))
     }
 
-    /// Runs a waiting command. Returns whether the next command in the queue should run: not if this
-    /// one has found nothing. Adds the keys to `ready` that the command itself has made ready.
+    /// Runs a waiting command. Returns whether the next command in the queue should run: not if
+    /// this one has found nothing. Adds the keys to `ready` that the command itself has made ready.
     fn serve_one(
         &self,
         store: &ServerStore,

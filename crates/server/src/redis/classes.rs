@@ -128,6 +128,7 @@ pub(super) fn of_subcommand(command: &CommandSpec, subcommand: &str) -> CommandC
         (_, "help") if command.group != "generic" => &[],
         ("acl" | "config" | "slowlog" | "latency" | "module", _) => &["admin", "dangerous"],
         ("pubsub", _) => &["pubsub"],
+        ("script" | "function", _) => &["scripting"],
         ("memory", "usage") => &["read"],
         ("memory", _) => &[],
         ("object", "help") => &["keyspace"],

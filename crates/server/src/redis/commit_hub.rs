@@ -4,7 +4,7 @@
 use super::blocking::WaitRegistry;
 use super::pubsub::SubscriptionRegistry;
 use crate::error::{CommandError, CommandResult};
-use crate::store::{AwaitedKey, CommitListener, EventClass, KeyChange, Message, ServerStore};
+use crate::store::{AwaitedKey, ChannelMessage, CommitListener, EventClass, KeyChange, ServerStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -89,7 +89,7 @@ impl CommitHub {
     fn notify(&self, change: &KeyChange) {
         let (of_keys, of_events) = self.events.channels_of(change.event.class);
         let name = change.event.name.as_bytes();
-        let message = |word: &str, channel: &[u8], text: &[u8]| Message {
+        let message = |word: &str, channel: &[u8], text: &[u8]| ChannelMessage {
             channel: [format!("__{word}@{}__:", change.database).as_bytes(), channel]
                 .concat()
                 .into(),
@@ -125,11 +125,11 @@ impl CommitListener for CommitHub {
         self.waits.is_awaited_before(place, number)
     }
 
-    fn receivers(&self, message: &Message) -> usize {
+    fn receivers(&self, message: &ChannelMessage) -> usize {
         self.subscriptions.receivers(message)
     }
 
-    fn publish(&self, message: &Message) {
+    fn publish(&self, message: &ChannelMessage) {
         self.subscriptions.publish(message);
     }
 }

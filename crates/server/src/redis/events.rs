@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use crate::options::KeyLayout;
     use crate::redis::{local_execution, table};
-    use crate::store::{AwaitedKey, CommitListener, KeyChange, KeyKind, Message, ServerStore};
+    use crate::store::{AwaitedKey, ChannelMessage, CommitListener, KeyChange, KeyKind, ServerStore};
     use alluvium::Options;
     use parking_lot::Mutex;
     use std::sync::Arc;
@@ -70,11 +70,11 @@ mod tests {
             false
         }
 
-        fn receivers(&self, _message: &Message) -> usize {
+        fn receivers(&self, _message: &ChannelMessage) -> usize {
             0
         }
 
-        fn publish(&self, _message: &Message) {}
+        fn publish(&self, _message: &ChannelMessage) {}
     }
 
     #[test]

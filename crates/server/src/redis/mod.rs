@@ -27,6 +27,7 @@ mod paging;
 pub(crate) mod pause;
 mod permission;
 pub(crate) mod pubsub;
+pub(crate) mod scripting;
 mod session;
 mod string_store;
 mod subcommands;

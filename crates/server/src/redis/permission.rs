@@ -18,6 +18,11 @@ pub(super) struct NotAllowed {
 }
 
 impl NotAllowed {
+    /// Returns whether the user may not run the command at all.
+    pub(super) fn is_of_command(&self) -> bool {
+        self.why == AccessDenial::Command
+    }
+
     /// Returns the error reply. It may contain the command's name but never a key.
     pub(super) fn text(&self) -> String {
         match &self.why {

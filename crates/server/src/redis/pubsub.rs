@@ -1,9 +1,9 @@
 //! Messages from clients to the subscribers of channels.
 //!
-//! A message is encoded once for each version of the protocol and each pattern, and all inboxes that
-//! hold it share its bytes, which are charged to the memory of clients until the last subscriber
-//! has taken it. An inbox has a hard and a soft limit, as `client-output-buffer-limit pubsub` of
-//! Redis; a connection whose inbox exceeds them is closed.
+//! A message is encoded once for each version of the protocol and each pattern, and all inboxes
+//! that hold it share its bytes, which are charged to the memory of clients until the last
+//! subscriber has taken it. An inbox has a hard and a soft limit, as `client-output-buffer-limit
+//! pubsub` of Redis; a connection whose inbox exceeds them is closed.
 //!
 //! Invariants:
 //!
@@ -15,7 +15,7 @@ use crate::access::{AclUser, glob};
 use crate::net::{ConnectionBudget, HIGH_WATER};
 use crate::protocol::resp::{ReplyWriter, RespVersion};
 use crate::shared::ClientHandle;
-use crate::store::Message;
+use crate::store::ChannelMessage;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -29,7 +29,7 @@ const PER_MESSAGE: usize = 96;
 
 /// An inbox holds at most the clients' memory divided by this, whatever its limits are.
 /// Not a tuning parameter.
-const INBOX_PART: usize = 4;
+const INBOX_PART: usize = 2;
 
 /// The default limits of an inbox, which are those of Redis. Not a tuning parameter.
 const HARD_BYTES: usize = 32 << 20;
@@ -86,22 +86,22 @@ struct InboxState {
 }
 
 /// A connection with subscriptions, and the messages that it has not sent yet.
-pub(crate) struct Subscriber {
+pub(crate) struct ChannelSubscriber {
     client: Arc<ClientHandle>,
     inbox: Mutex<InboxState>,
 }
 
-impl fmt::Debug for Subscriber {
+impl fmt::Debug for ChannelSubscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber")
+        f.debug_struct("ChannelSubscriber")
             .field("client", &self.client.id)
             .finish_non_exhaustive()
     }
 }
 
-impl Subscriber {
-    pub(crate) fn new(client: &Arc<ClientHandle>) -> Subscriber {
-        Subscriber {
+impl ChannelSubscriber {
+    pub(crate) fn new(client: &Arc<ClientHandle>) -> ChannelSubscriber {
+        ChannelSubscriber {
             client: Arc::clone(client),
             inbox: Mutex::default(),
         }
@@ -185,7 +185,7 @@ impl Subscriber {
 }
 
 /// The subscribers of a channel or pattern, by client.
-type Subscribers = BTreeMap<u64, Arc<Subscriber>>;
+type Subscribers = BTreeMap<u64, Arc<ChannelSubscriber>>;
 
 #[derive(Default)]
 struct SubscriptionTables {
@@ -202,7 +202,7 @@ impl SubscriptionTables {
         }
     }
 
-    fn add(&mut self, kind: SubscriptionKind, name: &[u8], subscriber: &Arc<Subscriber>) {
+    fn add(&mut self, kind: SubscriptionKind, name: &[u8], subscriber: &Arc<ChannelSubscriber>) {
         let of = match kind {
             SubscriptionKind::Channel => self.channels.entry(name.into()).or_default(),
             SubscriptionKind::Shard => self.shards.entry(name.into()).or_default(),
@@ -229,7 +229,7 @@ impl SubscriptionTables {
     }
 
     /// Calls `look` with the subscribers of each pattern that a channel matches.
-    fn each_pattern(&self, message: &Message, mut look: impl FnMut(&[u8], &Subscribers)) {
+    fn each_pattern(&self, message: &ChannelMessage, mut look: impl FnMut(&[u8], &Subscribers)) {
         if message.is_sharded {
             return;
         }
@@ -301,7 +301,7 @@ impl SubscriptionRegistry {
         self.limits.soft_seconds.store(seconds, Ordering::Relaxed);
     }
 
-    pub(crate) fn subscribe(&self, kind: SubscriptionKind, name: &[u8], subscriber: &Arc<Subscriber>) {
+    pub(crate) fn subscribe(&self, kind: SubscriptionKind, name: &[u8], subscriber: &Arc<ChannelSubscriber>) {
         self.tables.write().add(kind, name, subscriber);
         self.count.fetch_add(1, Ordering::Relaxed);
     }
@@ -312,7 +312,7 @@ impl SubscriptionRegistry {
     }
 
     /// Returns the number of subscriptions that receive a message.
-    pub(crate) fn receivers(&self, message: &Message) -> usize {
+    pub(crate) fn receivers(&self, message: &ChannelMessage) -> usize {
         if self.count.load(Ordering::Relaxed) == 0 {
             return 0;
         }
@@ -324,7 +324,7 @@ impl SubscriptionRegistry {
     }
 
     /// Puts a message into the inboxes of its subscribers.
-    pub(crate) fn publish(&self, message: &Message) {
+    pub(crate) fn publish(&self, message: &ChannelMessage) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -405,7 +405,7 @@ impl SubscriptionRegistry {
     }
 }
 
-fn kind_of(message: &Message) -> SubscriptionKind {
+fn kind_of(message: &ChannelMessage) -> SubscriptionKind {
     match message.is_sharded {
         true => SubscriptionKind::Shard,
         false => SubscriptionKind::Channel,

@@ -22,6 +22,7 @@ use super::commands::transactions::MultiState;
 use super::commands::{connection, monitor_commands, pubsub};
 use super::paging::{PipelineFlowControl, ReplyFit, no_room};
 use super::permission::NotAllowed;
+use super::scripting::{self, LentEngine, ScriptLocks};
 use super::table::{CommandHandler, CommandSpec, SessionHandler};
 use crate::net::{ProtocolSession, ReceiveBuffer, ServeOutcome};
 use crate::observe::monitor::MonitorBacklog;
@@ -54,6 +55,12 @@ pub(crate) struct RedisSession {
     pub(super) interactive: Option<Box<SessionTransaction>>,
     pub(super) paging: PipelineFlowControl,
     pub(super) feed: Option<Arc<MonitorBacklog>>,
+    /// The interpreter of the script that runs.
+    pub(super) engine: Option<LentEngine>,
+    /// The locks of the script that runs, unless it has those of all keys or needs none.
+    pub(super) script_locks: Option<ScriptLocks>,
+    /// The error of a script that was ended, whose writes must be discarded.
+    pub(super) ended_script: Option<String>,
     pub(super) subscriptions: Option<Box<SessionSubscriptions>>,
     /// Gives the connection another turn.
     pub(super) waker: Waker,
@@ -99,6 +106,9 @@ impl RedisSession {
             interactive: None,
             paging: PipelineFlowControl::default(),
             feed: None,
+            engine: None,
+            script_locks: None,
+            ended_script: None,
             subscriptions: None,
             waker: Waker::noop().clone(),
             activity: SessionActivity::default(),
@@ -162,9 +172,10 @@ impl RedisSession {
                         return self.delay(until, reply, index, context);
                     }
                 }
-                CommandHandler::Data(_) if self.interactive.is_some() => {
+                CommandHandler::Data(_) | CommandHandler::Script(_) if self.interactive.is_some() => {
                     self.run_within(command, args, output);
                 }
+                CommandHandler::Script(_) => self.run_alone((command, scripting::eval_alone), args, output),
                 CommandHandler::Data(_) => {
                     let batch = self.gather(requests, buffer, command, at);
                     let read = read.take().filter(|(of, _)| *of == batch.len());
@@ -256,7 +267,7 @@ impl RedisSession {
     /// queues or commands after BEGIN, but it suspends their EXEC or COMMIT.
     fn is_paused(&self, command: &CommandSpec, context: &Context<'_>) -> bool {
         let is_queued = self.multi.is_begun() && !command.runs_in_multi();
-        let is_within = self.interactive.is_some() && matches!(command.action, CommandHandler::Data(_));
+        let is_within = self.interactive.is_some() && !matches!(command.action, CommandHandler::Session(_));
         let is_exempt = is_queued || is_within || command.name == "client" || command.allowed_before_auth();
         !is_exempt
             && self

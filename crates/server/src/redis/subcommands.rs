@@ -85,6 +85,27 @@ static PUBSUB: SubcommandList = &[
     ("shardnumsub", -2),
 ];
 
+static FUNCTION: SubcommandList = &[
+    ("delete", 3),
+    ("dump", 2),
+    ("flush", -2),
+    ("help", 2),
+    ("kill", 2),
+    ("list", -2),
+    ("load", -3),
+    ("restore", -3),
+    ("stats", 2),
+];
+
+static SCRIPT: SubcommandList = &[
+    ("debug", 3),
+    ("exists", -3),
+    ("flush", -2),
+    ("help", 2),
+    ("kill", 2),
+    ("load", 3),
+];
+
 static SNAPSHOT: SubcommandList = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
 
 /// Returns whether a command with an arity accepts `count` arguments. The absolute value of a
@@ -100,11 +121,13 @@ pub(super) fn of(command: &str) -> Option<SubcommandList> {
         "client" => CLIENT,
         "command" => COMMAND,
         "config" => CONFIG,
+        "function" => FUNCTION,
         "latency" => LATENCY,
         "memory" => MEMORY,
         "module" => MODULE,
         "object" => OBJECT,
         "pubsub" => PUBSUB,
+        "script" => SCRIPT,
         "slowlog" => SLOWLOG,
         "snapshot" => SNAPSHOT,
         _ => return None,

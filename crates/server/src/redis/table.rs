@@ -9,7 +9,7 @@ use super::commands::{
 use super::session::RedisSession;
 use crate::error::CommandError;
 use crate::protocol::resp::{Args, ReplyWriter, number};
-use crate::redis::{events, subcommands};
+use crate::redis::{events, scripting, subcommands};
 use crate::store::{CommandTransaction, KeyEvent, Mode};
 use std::sync::LazyLock;
 
@@ -18,6 +18,13 @@ pub(super) type DataHandler =
 pub(super) type SessionHandler =
     fn(&mut RedisSession, Args<'_>, &mut ReplyWriter<'_>) -> Result<(), CommandError>;
 
+pub(super) type ScriptHandler = fn(
+    &mut RedisSession,
+    &mut CommandTransaction<'_>,
+    Args<'_>,
+    &mut ReplyWriter<'_>,
+) -> Result<(), CommandError>;
+
 /// A command's handler function.
 #[derive(Clone, Copy)]
 pub(super) enum CommandHandler {
@@ -25,6 +32,8 @@ pub(super) enum CommandHandler {
     Data(DataHandler),
     /// Executes a command on the connection or the server.
     Session(SessionHandler),
+    /// Executes a script, whose commands are of both kinds, within a transaction.
+    Script(ScriptHandler),
 }
 
 /// The command writes. It locks its keys exclusively.
@@ -153,8 +162,8 @@ impl CommandSpec {
         self.has(WRITE)
     }
 
-    /// Returns whether a client with subscriptions may send the command in the second version of the
-    /// protocol.
+    /// Returns whether a client with subscriptions may send the command in the second version of
+    /// the protocol.
     pub(super) fn is_for_subscribers(&self) -> bool {
         matches!(self.name, "ping" | "quit" | "reset")
             || self.name.ends_with("subscribe") && self.group == "pubsub"
@@ -385,6 +394,15 @@ const fn session(
     }
 }
 
+/// Returns a command that runs a script.
+const fn script(name: &'static str, flags: u32, summary: &'static str) -> CommandSpec {
+    CommandSpec {
+        keys: numbered(2),
+        action: CommandHandler::Script(scripting::eval),
+        ..session("scripting", name, -3, flags, single::fcall, summary)
+    }
+}
+
 /// Adds key positions to a command on the connection or the server.
 const fn with_keys(keys: (i32, i32, i32), command: &CommandSpec) -> CommandSpec {
     CommandSpec { keys, ..*command }
@@ -579,6 +597,18 @@ static MESSAGES: &[CommandSpec] = &[
 ];
 
 #[rustfmt::skip]
+static SCRIPTS: &[CommandSpec] = &[
+    script("eval", WRITE, "Runs a script in Lua."),
+    script("eval_ro", 0, "Runs a script in Lua that only reads."),
+    script("evalsha", WRITE, "Runs a cached script."),
+    script("evalsha_ro", 0, "Runs a cached script that only reads."),
+    with_keys(numbered(2), &session("scripting", "fcall", -3, 0, single::fcall, "Returns an error, because the server has no functions.")),
+    with_keys(numbered(2), &session("scripting", "fcall_ro", -3, 0, single::fcall, "Returns an error, because the server has no functions.")),
+    session("scripting", "function", -2, 0, single::function, "Lists functions; this server has none."),
+    session("scripting", "script", -2, 0, scripting::script, "Caches, forgets and ends scripts."),
+];
+
+#[rustfmt::skip]
 static SERVER: &[CommandSpec] = &[
     session("server", "acl", -2, ADMIN, acl::acl, "Manages users and their permissions."),
     session("connection", "auth", -2, STRANGER | FAST, connection::auth, "Authenticates the connection."),
@@ -627,7 +657,9 @@ static SERVER: &[CommandSpec] = &[
 
 /// All commands with their statistics indexes, and the names under which calls are counted.
 static NUMBERED: LazyLock<(Vec<CommandSpec>, Vec<String>)> = LazyLock::new(|| {
-    let tables = [STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, MESSAGES, SERVER];
+    let tables = [
+        STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, MESSAGES, SCRIPTS, SERVER,
+    ];
     let mut commands: Vec<CommandSpec> = tables.into_iter().flatten().copied().collect();
     let mut names: Vec<String> = commands.iter().map(|command| command.name.to_owned()).collect();
     for (index, command) in commands.iter_mut().enumerate() {

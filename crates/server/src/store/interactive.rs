@@ -14,7 +14,7 @@
 
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of, numbers_of};
-use super::key_events::{KeyChange, KeyEvent, KeyKind, Message};
+use super::key_events::{ChannelMessage, KeyChange, KeyEvent, KeyKind};
 use super::model::format::{self, InnerKey};
 use super::nested_transaction::{CommandChanges, NestedTransaction};
 use super::records::KeyPlacement;
@@ -76,7 +76,7 @@ struct ClientWrites {
     /// type after the last change, and the event of that change.
     touched: TouchedKeys,
     /// The messages that are sent when the transaction commits.
-    messages: Vec<Message>,
+    messages: Vec<ChannelMessage>,
     bytes: usize,
     expiring: ExpiryTotals,
     /// Keys that gain or lose a collection when the transaction commits.
@@ -357,8 +357,8 @@ impl ClientWrites {
         Ok(())
     }
 
-    fn keep_messages(&mut self, messages: Vec<Message>) {
-        self.bytes += messages.iter().map(Message::memory).sum::<usize>();
+    fn keep_messages(&mut self, messages: Vec<ChannelMessage>) {
+        self.bytes += messages.iter().map(ChannelMessage::memory).sum::<usize>();
         self.messages.extend(messages);
     }
 

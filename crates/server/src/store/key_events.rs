@@ -91,17 +91,17 @@ pub(crate) type AwaitedKey = (u8, CollectionKind, Box<[u8]>);
 
 /// A message to the subscribers of a channel, sent at a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
+pub(crate) struct ChannelMessage {
     pub(crate) channel: Box<[u8]>,
     pub(crate) text: Box<[u8]>,
     /// Whether the subscribers are those of SSUBSCRIBE.
     pub(crate) is_sharded: bool,
 }
 
-impl Message {
+impl ChannelMessage {
     /// Returns the approximate memory in bytes.
     pub(crate) fn memory(&self) -> usize {
-        size_of::<Message>() + self.channel.len() + self.text.len()
+        size_of::<ChannelMessage>() + self.channel.len() + self.text.len()
     }
 }
 
@@ -121,8 +121,8 @@ pub(crate) trait CommitListener: Send + Sync {
     fn is_awaited_before(&self, place: &AwaitedKey, number: u64) -> bool;
 
     /// Returns the number of subscriptions that would receive a message.
-    fn receivers(&self, message: &Message) -> usize;
+    fn receivers(&self, message: &ChannelMessage) -> usize;
 
     /// Sends a message.
-    fn publish(&self, message: &Message);
+    fn publish(&self, message: &ChannelMessage);
 }

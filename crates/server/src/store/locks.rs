@@ -5,7 +5,7 @@
 //! visible, so there are many more stripes than keys in a batch. Blind writes such as SET do not
 //! exclude each other; the last one to commit determines the value.
 
-use super::key_events::{AwaitedKey, CommitListener, KeyChange, Message};
+use super::key_events::{AwaitedKey, ChannelMessage, CommitListener, KeyChange};
 pub(crate) use alluvium::LockMode as Mode;
 use alluvium::{HeldLocks, LockSet, LockTable};
 use parking_lot::Mutex;
@@ -131,13 +131,13 @@ impl KeyLocks {
     }
 
     /// Returns the number of subscriptions that would receive a message.
-    pub(crate) fn receivers(&self, message: &Message) -> usize {
+    pub(crate) fn receivers(&self, message: &ChannelMessage) -> usize {
         let listener = self.listener.get();
         listener.map_or(0, |listener| listener.receivers(message))
     }
 
     /// Sends the messages of a commit.
-    pub(crate) fn publish(&self, messages: &[Message]) {
+    pub(crate) fn publish(&self, messages: &[ChannelMessage]) {
         if let Some(listener) = self.listener.get() {
             messages.iter().for_each(|message| listener.publish(message));
         }

@@ -56,7 +56,9 @@ pub(crate) use clock::{MOST_BEHIND_MS, StoreClock};
 pub(crate) use databases::{DatabaseMap, numbers_of};
 pub(crate) use expiry_reaper::ExpiryReaper;
 pub(crate) use interactive::{InteractiveTransaction, JointOutcome, ReadTracking, explained};
-pub(crate) use key_events::{AwaitedKey, CommitListener, EventClass, KeyChange, KeyEvent, KeyKind, Message};
+pub(crate) use key_events::{
+    AwaitedKey, ChannelMessage, CommitListener, EventClass, KeyChange, KeyEvent, KeyKind,
+};
 pub(crate) use layout::{existing, is_hashed};
 pub(crate) use locks::{KeyLockGuard, KeyLockRequest, Mode};
 pub(crate) use lookups::LookupCounts;

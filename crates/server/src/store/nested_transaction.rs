@@ -3,7 +3,7 @@
 
 use super::ServerStore;
 use super::collection_filter::MarkChanges;
-use super::key_events::{KeyEvent, KeyKind, Message};
+use super::key_events::{ChannelMessage, KeyEvent, KeyKind};
 use super::model::format::InnerKey;
 use super::own_records::OwnRecords;
 use super::scan::{OwnedPair, ValueSelection, WalkDirection};
@@ -174,7 +174,7 @@ pub(crate) struct CommandChanges {
     pub(super) keys: Vec<(InnerKey, u64)>,
     pub(super) ranges: Vec<(InnerKey, InnerKey)>,
     pub(super) touched: Vec<TouchedKey>,
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Vec<ChannelMessage>,
     pub(super) marks: MarkChanges,
     /// Numbers of the sorted sets whose rank indexes the command has changed.
     pub(super) orders: Vec<u64>,

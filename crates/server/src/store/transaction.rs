@@ -4,7 +4,7 @@
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of};
 use super::deferred_record::RecordDeferral;
-use super::key_events::{KeyChange, KeyEvent, KeyKind, Message};
+use super::key_events::{ChannelMessage, KeyChange, KeyEvent, KeyKind};
 use super::locks::KeyLockGuard;
 use super::model::format::{self, InnerKey};
 use super::model::{CollectionHeader, CollectionKind, RecordBytes, TypedValue};
@@ -117,7 +117,7 @@ pub(crate) struct CommandTransaction<'s> {
     /// Number of changes by the commands before the current one.
     changed_before: usize,
     /// The messages to send after the commit.
-    messages: Vec<Message>,
+    messages: Vec<ChannelMessage>,
     /// The position of the client in the order of all that wait, or `None` if the commands must not
     /// wait.
     turn: Option<u64>,
@@ -583,13 +583,13 @@ impl<'s> CommandTransaction<'s> {
     }
 
     /// Sends a message after the commit.
-    pub(crate) fn publish(&mut self, message: Message) {
+    pub(crate) fn publish(&mut self, message: ChannelMessage) {
         self.bytes += message.memory();
         self.messages.push(message);
     }
 
     /// Takes the messages that a command of a client's transaction has published.
-    pub(super) fn take_messages(&mut self) -> Vec<Message> {
+    pub(super) fn take_messages(&mut self) -> Vec<ChannelMessage> {
         std::mem::take(&mut self.messages)
     }
 
@@ -601,8 +601,8 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Lets the next command wait for elements, behind all clients that began to wait before the one
-    /// with this number.
+    /// Lets the next command wait for elements, behind all clients that began to wait before the
+    /// one with this number.
     pub(crate) fn allow_waiting(&mut self, number: u64) {
         self.turn = Some(number);
     }

@@ -37,6 +37,24 @@ fn server(shared: &StoreContext, text: &mut MetricsText) {
     );
     let clients = shared.clients.len() as f64;
     text.one("connections", Gauge, "Connected clients.", clients);
+    let [channels, patterns, _] = shared.subscriptions.counts();
+    let (scripts, _, _) = shared.scripts.counts();
+    for (name, help, count) in [
+        (
+            "clients_blocked",
+            "Clients that wait for elements of keys.",
+            shared.waits.len(),
+        ),
+        ("channels", "Channels with subscribers.", channels),
+        (
+            "channel_patterns",
+            "Patterns of channels with subscribers.",
+            patterns,
+        ),
+        ("scripts_cached", "Scripts in the cache.", scripts),
+    ] {
+        text.one(name, Gauge, help, count as f64);
+    }
     client_memory(shared, text);
     counted(shared, text);
 }

@@ -376,13 +376,15 @@ fn what_clients_may_take_is_set_in_the_words_of_redis() {
         CONFIG GET tcp-keepalive => ["tcp-keepalive" "300"]
         CONFIG SET tcp-keepalive 60 => OK
         CONFIG GET tcp-keepalive => ["tcp-keepalive" "60"]
-        CONFIG GET client-output-buffer-limit => ["client-output-buffer-limit" "normal 536870912 0 0 slave 0 0 0 pubsub 0 0 0"]
+        CONFIG GET client-output-buffer-limit => ["client-output-buffer-limit" "normal 536870912 0 0 slave 0 0 0 pubsub 33554432 8388608 60"]
         "#,
     );
     for (value, answer) in [
         ("normal 1mb 0 0", "OK"),
         ("normal 1mb 1 1", "-ERR CONFIG SET failed"),
-        ("pubsub 1mb 0 0", "-ERR CONFIG SET failed"),
+        ("pubsub 1mb 0 0", "OK"),
+        ("pubsub 1mb 0", "-ERR CONFIG SET failed"),
+        ("monitor 1mb 0 0", "-ERR CONFIG SET failed"),
     ] {
         client.send(&[b"CONFIG", b"SET", b"client-output-buffer-limit", value.as_bytes()]);
         let reply = client.reply();

@@ -38,6 +38,7 @@ mod page;
 mod pubsub;
 mod refused;
 mod restart;
+mod scripts;
 mod single;
 mod sockets;
 mod sort;

@@ -1,6 +1,6 @@
 //! Messages on channels, and keyspace events.
 
-use crate::client::{Client, Fixture, request};
+use crate::client::{Client, Fixture, request, sorted};
 use crate::differential::start_redis;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,6 @@ fn subscribers_receive_what_others_publish() {
         PUBLISH ax world => :1
         SPUBLISH a shard => :1
         PUBLISH none x => :0
-        PUBSUB CHANNELS => ["a" "b"]
         PUBSUB CHANNELS b* => ["b"]
         PUBSUB NUMSUB a b none => ["a" :1 "b" :1 "none" :0]
         PUBSUB NUMPAT => :1
@@ -29,6 +28,7 @@ fn subscribers_receive_what_others_publish() {
         PUBLISH a => -ERR wrong number of arguments for 'publish' command
         "#,
     );
+    assert_eq!(sorted(&two.ask("PUBSUB CHANNELS")), ["\"a\"", "\"b\""]);
     assert_eq!(one.reply(), "[\"message\" \"a\" \"hello\"]");
     assert_eq!(one.reply(), "[\"pmessage\" \"a*\" \"a\" \"hello\"]");
     assert_eq!(one.reply(), "[\"pmessage\" \"a*\" \"ax\" \"world\"]");
@@ -161,23 +161,11 @@ fn subscribers_that_do_not_read_are_closed_and_the_others_receive_everything() {
     }
     let mut publisher = fixture.client();
     let text = vec![b'x'; 64 << 10];
-    let (messages, mut refused) = (1500, 0);
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let mut count = 0;
-            while reading.try_reply().is_some_and(|message| message.len() > 1000) {
-                count += 1;
-            }
-            count
-        });
-        for _ in 0..messages {
-            publisher.send(&[b"PUBLISH", b"a", &text]);
-            refused += usize::from(publisher.reply().starts_with("-OOM"));
-        }
-        publisher.send(&[b"PUBLISH", b"a", b"end"]);
-        assert!(!publisher.reply().starts_with('-'));
-        assert_eq!(reader.join().unwrap() + refused, messages);
-    });
+    for _ in 0..1500 {
+        publisher.send(&[b"PUBLISH", b"a", &text]);
+        assert!(publisher.reply().starts_with(':'));
+        assert!(reading.reply().len() > text.len());
+    }
     assert_eq!(publisher.ask("PUBSUB NUMSUB a"), "[\"a\" :1]");
 }
 
@@ -199,9 +187,8 @@ fn a_channel_outside_the_rules_of_a_user_is_refused() {
         "#,
     );
     assert!(admin.ask("ACL LOG").contains("\"channel\""));
-    admin.script(
-        "ACL DRYRUN u PUBLISH other x => \"This user has no permissions to access the 'other' channel\"",
-    );
+    let why = admin.ask("ACL DRYRUN u PUBLISH other x");
+    assert!(why.contains("no permissions to access the"), "{why}");
     // Rules that forbid what a client has subscribed to end its connection.
     admin.script("ACL SETUSER u resetchannels &other => OK");
     assert_eq!(client.try_reply(), None);
@@ -248,7 +235,7 @@ INCR n|DECRBY n 2|INCRBYFLOAT n 1.5|SETRANGE s 0 ab|SETBIT s 1 1|MSET a 1 b 2|MS
 GETEX a EX 100|GETEX a PERSIST|EXPIRE b 100|PERSIST b|PERSIST b|EXPIRE b 0|BITOP NOT e a|RENAME e f
 RPUSH l 1 2 3|LPUSH l 0|LPUSHX l 9|RPUSHX none 1|LPOP l|RPOP l|LSET l 0 x|LINSERT l BEFORE x y|LREM l 1 y
 LTRIM l 0 0|LMOVE l m LEFT RIGHT|RPUSH m 1 2|RPOPLPUSH m l|LMPOP 1 m LEFT COUNT 5|BLPOP l 1|DEL l m
-SADD t 1 2 3|SADD t 1|SREM t 1|SREM t 9|SPOP t|SMOVE t u 2|SMOVE t u 3|SUNIONSTORE v t u|SINTERSTORE v none
+SADD t 1 2 3|SADD t 1|SREM t 1|SREM t 9|SMOVE t u 2|SMOVE t u 3|SADD t 7|SPOP t|SADD t 1 2|SPOP t 1|SUNIONSTORE v t u|SINTERSTORE v none
 SADD v 1|SDIFFSTORE v none|HSET h a 1 b 2|HSETNX h c 1|HINCRBY h a 1|HINCRBYFLOAT h b 1.5|HDEL h a|HDEL h b c
 ZADD z 1 a 2 b 3 c 4 d|ZADD z NX 1 a|ZINCRBY z 1 a|ZREM z a|ZPOPMIN z|ZPOPMAX z|ZRANGESTORE y z 0 -1
 ZREMRANGEBYRANK z 0 0|ZUNIONSTORE z 1 y|ZINTERSTORE z 2 y none|ZADD x 1 a|BZPOPMIN x 1|COPY y w|MOVE w 1

@@ -197,6 +197,15 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
+    /// Writes a boolean: as such in RESP3, as the integer 1 or as null in RESP2.
+    pub fn boolean(&mut self, value: bool) {
+        match (self.version, value) {
+            (RespVersion::Three, _) => self.line(b'#', if value { b"t" } else { b"f" }),
+            (RespVersion::Two, true) => self.integer(1),
+            (RespVersion::Two, false) => self.null(),
+        }
+    }
+
     /// Writes a human-readable text: a verbatim string in RESP3, a bulk string in RESP2.
     pub fn verbatim(&mut self, text: &str) {
         if self.version == RespVersion::Two {

@@ -57,6 +57,7 @@ static SETTINGS: &[ConfigParameter] = &[
         shared.store.set_waits(waits);
         Ok(())
     }),
+    setting("busy-reply-threshold", limits::script_time, limits::set_script_time),
     setting("client-output-buffer-limit", limits::client_output, limits::set_client_output),
     fixed("databases", |_| crate::store::DATABASES.to_string()),
     fixed("dbfilename", |_| crate::redis::backups::NAME.to_owned()),
@@ -75,6 +76,7 @@ static SETTINGS: &[ConfigParameter] = &[
         Some(level) if level.set(text) => Ok(()),
         Some(_) => Err(CommandError::say("argument must be one of the following: debug, verbose, notice, warning")),
     }),
+    setting("lua-time-limit", limits::script_time, limits::set_script_time),
     setting("maxclients", |shared| shared.config.max_clients().to_string(), |shared, text| {
         let most = usize::try_from(integer(text)?).map_err(|_| CommandError::NOT_INTEGER)?;
         if most == 0 {
@@ -120,24 +122,7 @@ pub(crate) fn config(
 ) -> CommandResult {
     let verb = args.at(1).to_ascii_uppercase();
     match (&verb[..], args.len()) {
-        (b"GET", 3..) => {
-            let is_wanted = |name: &str| {
-                let mut patterns = args.from(2).iter();
-                patterns.any(|pattern| glob::fits(&pattern.to_ascii_lowercase(), name.as_bytes()))
-            };
-            let fits = |setting: &&ConfigParameter| is_wanted(setting.name);
-            let found: Vec<&ConfigParameter> = SETTINGS.iter().filter(fits).collect();
-            let foreign: Vec<&str> = foreign_settings::names().filter(|name| is_wanted(name)).collect();
-            reply.map(found.len() + foreign.len());
-            for setting in found {
-                reply.bulk(setting.name.as_bytes());
-                reply.bulk((setting.read)(&session.shared).as_bytes());
-            }
-            for name in foreign {
-                reply.bulk(name.as_bytes());
-                reply.bulk(session.shared.foreign_settings.get(name).as_bytes());
-            }
-        }
+        (b"GET", 3..) => get_settings(&session.shared, args.from(2), reply),
         (b"SET", 4..) if args.len().is_multiple_of(2) => {
             change_all(&session.shared, args.from(2))?;
             reply.ok();
@@ -188,6 +173,28 @@ pub(crate) fn config(
         _ => return Err(unknown_subcommand("config", args)),
     }
     Ok(())
+}
+
+/// Writes the settings whose names match one of the patterns.
+fn get_settings(shared: &StoreContext, patterns: Args<'_>, reply: &mut ReplyWriter<'_>) {
+    let is_wanted = |name: &str| {
+        let mut patterns = patterns.iter();
+        patterns.any(|pattern| glob::fits(&pattern.to_ascii_lowercase(), name.as_bytes()))
+    };
+    let found: Vec<&ConfigParameter> = SETTINGS
+        .iter()
+        .filter(|setting| is_wanted(setting.name))
+        .collect();
+    let foreign: Vec<&str> = foreign_settings::names().filter(|name| is_wanted(name)).collect();
+    reply.map(found.len() + foreign.len());
+    for setting in found {
+        reply.bulk(setting.name.as_bytes());
+        reply.bulk((setting.read)(shared).as_bytes());
+    }
+    for name in foreign {
+        reply.bulk(name.as_bytes());
+        reply.bulk(shared.foreign_settings.get(name).as_bytes());
+    }
 }
 
 /// Changes all settings or none. If a setting is rejected, restores those already changed.

@@ -1,5 +1,5 @@
-//! Settings of CONFIG that only Redis has. They have no effect here: a client may set them, and reads
-//! back what it has set.
+//! Settings of CONFIG that only Redis has. They have no effect here: a client may set them, and
+//! reads back what it has set.
 
 use crate::error::{CommandError, CommandResult};
 use parking_lot::Mutex;

@@ -8,7 +8,7 @@ use crate::redis::batch::ReplyDelivery;
 use crate::redis::catalog::AccessRequest;
 use crate::redis::paging::no_room;
 use crate::redis::session::RedisSession;
-use crate::redis::table::CommandSpec;
+use crate::redis::table::{CommandHandler, CommandSpec};
 use crate::redis::write_access_log::WriteAccessLog;
 use crate::store::{
     CommitOutcome, InteractiveTransaction, JointOutcome, LookupCounts, ReadTracking, explained,
@@ -238,6 +238,7 @@ pub(crate) fn abort(
 fn runs_within(command: &CommandSpec) -> bool {
     match command.group {
         "string" | "bitmap" | "hash" | "list" | "set" | "sorted-set" | "pubsub" => true,
+        "scripting" => matches!(command.action, CommandHandler::Script(_)),
         "server" => command.name == "dbsize",
         "ordered" => matches!(command.name, "range" | "revrange"),
         "generic" => matches!(
@@ -390,6 +391,9 @@ impl RedisSession {
             let refuses = std::mem::replace(&mut self.paging.refuses, true);
             let applied = self.apply(command, args, part, output, ReplyDelivery::Whole);
             self.paging.refuses = refuses;
+            if let Some(text) = self.ended_script.take() {
+                return Err(CommandError::Refused(Cow::Owned(text)));
+            }
             let tail = applied.map_err(|failure| match failure {
                 CommandError::Store(error) => explained(error),
                 other => other,

@@ -130,3 +130,14 @@ pub(crate) fn set_keepalive(shared: &StoreContext, text: &[u8]) -> CommandResult
     shared.config.set_keepalive(seconds(text)?);
     Ok(())
 }
+
+/// Returns for how many milliseconds a script may run.
+pub(super) fn script_time(shared: &StoreContext) -> String {
+    shared.scripts.time_limit_ms().to_string()
+}
+
+pub(super) fn set_script_time(shared: &StoreContext, text: &[u8]) -> CommandResult {
+    let milliseconds = u64::try_from(integer(text)?).map_err(|_| CommandError::NOT_INTEGER)?;
+    shared.scripts.set_time_limit_ms(milliseconds);
+    Ok(())
+}

@@ -3,10 +3,10 @@
 use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::redis::paging::no_room;
-use crate::redis::pubsub::{Subscriber, SubscriptionKind};
+use crate::redis::pubsub::{ChannelSubscriber, SubscriptionKind};
 use crate::redis::session::RedisSession;
 use crate::redis::subcommands::unknown_subcommand;
-use crate::store::{CommandTransaction, Message};
+use crate::store::{ChannelMessage, CommandTransaction};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const PER_SUBSCRIPTION: usize = 200;
 
 /// The subscriptions of a connection.
 pub(crate) struct SessionSubscriptions {
-    subscriber: Arc<Subscriber>,
+    subscriber: Arc<ChannelSubscriber>,
     /// The names, by kind: channels, patterns, sharded channels.
     names: [BTreeSet<Box<[u8]>>; 3],
     bytes: usize,
@@ -43,7 +43,7 @@ fn words(kind: SubscriptionKind) -> (&'static [u8], &'static [u8]) {
 }
 
 impl SessionSubscriptions {
-    pub(crate) fn subscriber(&self) -> &Subscriber {
+    pub(crate) fn subscriber(&self) -> &ChannelSubscriber {
         &self.subscriber
     }
 
@@ -102,7 +102,7 @@ fn add(
     let client = Arc::clone(&session.client);
     let waker = session.waker.clone();
     let held = session.subscriptions.get_or_insert_with(|| {
-        let subscriber = Arc::new(Subscriber::new(&client));
+        let subscriber = Arc::new(ChannelSubscriber::new(&client));
         subscriber.is_woken_by(&waker);
         Box::new(SessionSubscriptions {
             subscriber,
@@ -239,15 +239,15 @@ pub(crate) fn sunsubscribe(
     remove(session, args, reply, SubscriptionKind::Shard)
 }
 
-/// Sends a message when the transaction commits. Replies with the number of subscriptions that would
-/// receive it now.
+/// Sends a message when the transaction commits. Replies with the number of subscriptions that
+/// would receive it now.
 fn send(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
     reply: &mut ReplyWriter<'_>,
     is_sharded: bool,
 ) -> CommandResult {
-    let message = Message {
+    let message = ChannelMessage {
         channel: args.at(1).into(),
         text: args.at(2).into(),
         is_sharded,

@@ -1,4 +1,4 @@
-//! Commands on replication, clusters and files, as a single server without replicas answers them.
+//! Commands on replication, clusters, files and functions, as a single server without them answers.
 
 use crate::error::{CommandError, CommandResult};
 use crate::net::wait_hooks;
@@ -118,5 +118,50 @@ pub(crate) fn waitaof(
     reply.array(2);
     reply.integer(1);
     reply.integer(0);
+    Ok(())
+}
+
+/// The commands FCALL and `FCALL_RO`.
+pub(crate) fn fcall(
+    _session: &mut RedisSession,
+    _args: Args<'_>,
+    _reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    Err(CommandError::say("ERR Function not found"))
+}
+
+pub(crate) fn function(
+    _session: &mut RedisSession,
+    args: Args<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> CommandResult {
+    let verb = args.at(1).to_ascii_uppercase();
+    match &verb[..] {
+        b"FLUSH" => reply.ok(),
+        b"LIST" => reply.array(0),
+        b"KILL" => return Err(CommandError::say("NOTBUSY No scripts in execution right now.")),
+        b"STATS" => {
+            reply.map(2);
+            reply.bulk(b"running_script");
+            reply.null();
+            reply.bulk(b"engines");
+            reply.map(0);
+        }
+        b"HELP" => {
+            let lines = [
+                "FUNCTION <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "FLUSH [ASYNC|SYNC] -- does nothing, because there are no functions.",
+                "LIST -- returns an empty list, because there are no functions.",
+                "HELP -- prints this help.",
+            ];
+            reply.array(lines.len());
+            lines.iter().for_each(|line| reply.simple(line));
+        }
+        _ => {
+            return Err(CommandError::say(
+                "ERR this server does not support functions; send scripts by EVAL",
+            ));
+        }
+    }
     Ok(())
 }

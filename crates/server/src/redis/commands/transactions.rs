@@ -20,6 +20,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::batch::ReplyDelivery;
 use crate::redis::paging::no_room;
+use crate::redis::scripting;
 use crate::redis::session::RedisSession;
 use crate::redis::table::{CommandHandler, CommandSpec};
 use crate::store::{CommandTransaction, KeyLockRequest, LookupCounts, Mode, ServerStore, WorkingMemory};
@@ -48,6 +49,11 @@ impl QueuedCommand {
             bytes,
             places,
         }
+    }
+
+    /// Returns whether the command runs a script.
+    fn is_script(&self) -> bool {
+        matches!(self.command.action, CommandHandler::Script(_))
     }
 
     fn args(&self) -> Args<'_> {
@@ -249,8 +255,13 @@ pub(crate) fn exec(
             "EXECABORT Transaction discarded because of previous errors.",
         ));
     }
+    if queue.iter().any(QueuedCommand::is_script) {
+        // A script must not wait for its interpreter while this transaction holds locks.
+        session.engine = Some(scripting::lend(session)?);
+    }
     (session.multi.is_executing, session.paging.refuses) = (true, true);
     let result = execute(session, &store, &queue, reply);
+    session.engine = None;
     (session.multi.is_executing, session.paging.refuses) = (false, false);
     session.multi.end(&store);
     result
@@ -292,6 +303,12 @@ fn execute(
         let began = Instant::now();
         session.show(command, args);
         session.apply(command, args, &mut transaction, &mut output, ReplyDelivery::Whole)?;
+        if let Some(text) = session.ended_script.take() {
+            return Err(CommandError::Refused(Cow::Owned(format!(
+                "EXECABORT Transaction discarded because of: {}",
+                text.strip_prefix("ERR ").unwrap_or(&text)
+            ))));
+        }
         let took = began.elapsed();
         session.shared.tally.of(command.counted_as(args)).called(1, took);
         session.note_slow(command, args, took);
@@ -326,7 +343,8 @@ fn wanted(session: &RedisSession, queue: &[QueuedCommand], numbers: &[u8]) -> Ke
     }
     for queued in queue {
         let (command, args) = (queued.command, queued.args());
-        if command.locks_all(args) {
+        // A script may touch keys that it does not declare.
+        if command.locks_all(args) || queued.is_script() {
             wanted.everything();
         }
         let mode = command.mode().unwrap_or(Mode::Shared);

@@ -119,11 +119,14 @@ pub(super) fn memory(shared: &StoreContext, text: &mut String) {
     );
     line(text, "total_system_memory", system);
     line(text, "total_system_memory_human", human(system));
-    for name in ["used_memory_lua", "used_memory_vm_eval", "used_memory_scripts"] {
+    let (scripts, script_bytes, evicted) = shared.scripts.counts();
+    line(text, "used_memory_scripts", script_bytes);
+    for name in ["used_memory_lua", "used_memory_vm_eval"] {
         line(text, name, 0);
         line(text, &format!("{name}_human"), human(0));
     }
-    line(text, "number_of_cached_scripts", 0);
+    line(text, "number_of_cached_scripts", scripts);
+    line(text, "evicted_scripts", evicted);
     line(text, "maxmemory", memory.budget);
     line(text, "maxmemory_human", human(memory.budget));
     line(text, "maxmemory_policy", "noeviction");

@@ -311,8 +311,8 @@ pub(super) fn pop_from(
     Ok(true)
 }
 
-/// Removes an element from an end of a list, and replies with the key and the element. Returns false
-/// without replying if the list does not exist.
+/// Removes an element from an end of a list, and replies with the key and the element. Returns
+/// false without replying if the list does not exist.
 pub(super) fn pop_one_from(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
