@@ -363,9 +363,9 @@ impl SubscriptionRegistry {
     /// Returns the names of the channels with subscribers that match a pattern.
     pub(crate) fn channels(&self, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let tables = self.tables.read();
+        let fits = |name: &[u8]| pattern.is_none_or(|pattern| glob::fits(pattern, name));
         let names = tables.of_channels(kind).keys();
-        let fitting = names.filter(|name| pattern.is_none_or(|pattern| glob::fits(pattern, name)));
-        fitting.cloned().collect()
+        names.filter(|name| fits(name)).cloned().collect()
     }
 
     /// Returns the number of subscribers of a channel, without those of patterns.

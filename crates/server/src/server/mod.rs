@@ -349,6 +349,7 @@ impl ServerComponents {
         // Closing the pause resumes the commands that it suspends.
         self.shared.pause.close();
         self.shared.waits.close();
+        self.shared.scripts.close();
         if waits.join().is_err() {
             tracing::error!("the thread that ends the waits of clients has panicked");
         }

@@ -60,8 +60,8 @@ enum StoreTransaction {
     Joint(JointTransaction),
 }
 
-/// The database and name of each written key, with its type and the event of the last change.
-type TouchedKeys = BTreeMap<(u8, Box<[u8]>), (KeyKind, KeyEvent)>;
+/// A key's type after its last change, and the event of that change.
+type LastChange = (KeyKind, KeyEvent);
 
 /// What the clients of a transaction have written.
 struct ClientWrites {
@@ -74,7 +74,7 @@ struct ClientWrites {
     written: BTreeMap<InnerKey, usize>,
     /// The user keys that the transaction has written, each with its database's stored number, its
     /// type after the last change, and the event of that change.
-    touched: TouchedKeys,
+    touched: BTreeMap<(u8, Box<[u8]>), LastChange>,
     /// The messages that are sent when the transaction commits.
     messages: Vec<ChannelMessage>,
     bytes: usize,

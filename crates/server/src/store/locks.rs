@@ -24,6 +24,8 @@ type WatcherMap = HashMap<(u8, Box<[u8]>), Vec<Arc<AtomicBool>>>;
 pub(crate) struct KeyLocks {
     table: LockTable,
     watchers: Mutex<WatcherMap>,
+    /// Number of registered flags. While it is zero, reports need not look for them.
+    watching: AtomicUsize,
     /// Number of registered flags, and of wishes for the reports of all changes. While it is zero,
     /// writers need not remember which keys they change.
     listening: AtomicUsize,
@@ -75,6 +77,7 @@ impl KeyLocks {
         KeyLocks {
             table: LockTable::new(STRIPES),
             watchers: Mutex::default(),
+            watching: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
             listener: OnceLock::new(),
         }
@@ -94,6 +97,7 @@ impl KeyLocks {
     /// which excludes concurrent writers of the key and ensures that later ones see a non-zero
     /// number of watchers.
     pub(crate) fn watch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
+        self.watching.fetch_add(1, Ordering::Relaxed);
         self.listening.fetch_add(1, Ordering::Relaxed);
         let mut watchers = self.watchers.lock();
         let flags = watchers.entry((database, key.into())).or_default();
@@ -109,6 +113,7 @@ impl KeyLocks {
         };
         let before = flags.len();
         flags.retain(|flag| !Arc::ptr_eq(flag, is_touched));
+        self.watching.fetch_sub(before - flags.len(), Ordering::Relaxed);
         self.listening.fetch_sub(before - flags.len(), Ordering::Relaxed);
         if flags.is_empty() {
             watchers.remove(&place);
@@ -175,9 +180,12 @@ impl KeyLocks {
 impl KeyLockGuard<'_> {
     /// Reports a change to all who listen. The key must be locked for writing.
     pub(crate) fn report(&self, change: &KeyChange) {
-        let place = (change.database, change.key.clone());
-        if let Some(flags) = self.locks.watchers.lock().get(&place) {
-            flags.iter().for_each(|flag| flag.store(true, Ordering::Release));
+        // A watcher registers under the lock of its key, which is held here.
+        if self.locks.watching.load(Ordering::Relaxed) > 0 {
+            let place = (change.database, change.key.clone());
+            if let Some(flags) = self.locks.watchers.lock().get(&place) {
+                flags.iter().for_each(|flag| flag.store(true, Ordering::Release));
+            }
         }
         self.report_event(change);
     }

@@ -109,6 +109,15 @@ fn a_message_of_a_transaction_is_sent_when_it_commits() {
         PUBLISH a twice => :1
         COMMIT => OK
         BEGIN => OK
+        PUBLISH later before => :0
+        "#,
+    );
+    let mut late = fixture.client();
+    let _ = late.ask("SUBSCRIBE later");
+    two.script(
+        r#"
+        COMMIT => OK
+        BEGIN => OK
         GET k => "1"
         SET k 2 => OK
         PUBLISH a conflict => :1
@@ -116,6 +125,7 @@ fn a_message_of_a_transaction_is_sent_when_it_commits() {
     );
     fixture.client().script("SET k 3 => OK");
     assert!(two.ask("COMMIT").starts_with("-CONFLICT"));
+    assert_eq!(late.reply(), "[\"message\" \"later\" \"before\"]");
     two.script("PUBLISH a last => :1");
     for text in ["multi", "begin", "twice", "last"] {
         assert_eq!(one.reply(), format!("[\"message\" \"a\" \"{text}\"]"));

@@ -354,7 +354,7 @@ impl RedisSession {
                 command.name
             ))));
         }
-        if command.writes() && !self.has_room_in_queue(args) {
+        if (command.writes() || command.group == "pubsub") && !self.has_room_in_queue(args) {
             let counters = &self.shared.counters;
             counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
             let text = no_room("the transaction", &self.shared.budget);

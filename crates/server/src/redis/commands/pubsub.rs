@@ -253,7 +253,8 @@ fn send(
         is_sharded,
     };
     let receivers = transaction.store.locks.receivers(&message);
-    if receivers > 0 {
+    // Between BEGIN and COMMIT, a client may subscribe before the message is sent.
+    if receivers > 0 || transaction.is_within() {
         let (budget, bytes) = (&transaction.store.budget, message.memory());
         // Subscribers that do not read keep the memory until their connections are closed.
         if budget.used().saturating_add(bytes) > budget.limit() {

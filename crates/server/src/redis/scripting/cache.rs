@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The cached scripts may occupy the clients' memory divided by this. Not a tuning parameter.
@@ -24,6 +24,9 @@ const MOST_RUNNING: usize = 4;
 
 /// Approximate memory in bytes of a cached script besides its text.
 const PER_SCRIPT: usize = 256;
+
+/// For how long a script may run while the server stops. Not a tuning parameter.
+const LAST_LIMIT: Duration = Duration::from_secs(1);
 
 /// The default of `busy-reply-threshold`, which is that of Redis. Not a tuning parameter.
 const TIME_LIMIT_MS: u64 = 5000;
@@ -96,6 +99,8 @@ pub(crate) struct ScriptRegistry {
     controls: Mutex<Vec<Arc<ScriptControl>>>,
     budget: Arc<ConnectionBudget>,
     time_limit_ms: AtomicU64,
+    /// Whether the server stops.
+    is_over: AtomicBool,
 }
 
 impl fmt::Debug for ScriptRegistry {
@@ -120,6 +125,7 @@ impl ScriptRegistry {
             controls: Mutex::default(),
             budget: Arc::clone(budget),
             time_limit_ms: AtomicU64::new(TIME_LIMIT_MS),
+            is_over: AtomicBool::new(false),
         }
     }
 
@@ -239,7 +245,19 @@ impl ScriptRegistry {
     /// Returns for how long a script may run.
     pub(super) fn time_limit(&self) -> Option<Duration> {
         let milliseconds = self.time_limit_ms();
-        (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
+        let limit = (milliseconds > 0).then(|| Duration::from_millis(milliseconds));
+        match self.is_over.load(Ordering::Acquire) {
+            true => Some(limit.map_or(LAST_LIMIT, |limit| limit.min(LAST_LIMIT))),
+            false => limit,
+        }
+    }
+
+    /// Ends the scripts that run for longer than a second from now on, because the server stops.
+    pub(crate) fn close(&self) {
+        self.is_over.store(true, Ordering::Release);
+        for control in self.controls.lock().iter() {
+            control.shorten(LAST_LIMIT);
+        }
     }
 }
 

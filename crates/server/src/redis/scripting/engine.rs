@@ -64,6 +64,13 @@ impl ScriptControl {
         self.is_ending.store(true, Ordering::Release);
     }
 
+    /// Lets the script run for at most this time from now on.
+    pub(super) fn shorten(&self, limit: Duration) {
+        let mut state = self.state.lock();
+        let deadline = Instant::now() + limit;
+        state.deadline = Some(state.deadline.map_or(deadline, |known| known.min(deadline)));
+    }
+
     /// Notes that the script has returned. Returns why it was ended, if it was.
     pub(super) fn finish(&self) -> Option<ScriptEnd> {
         let mut state = self.state.lock();

@@ -193,7 +193,7 @@ fn pack(lua: &Lua, format: &[u8], values: &[Value]) -> Result<Vec<u8>> {
         };
         match item {
             FormatItem::Integer { size, .. } => {
-                put_integer(&mut out, whole(number(value()?)?), size, is_little)
+                put_integer(&mut out, whole(number(value()?)?), size, is_little);
             }
             FormatItem::Float => {
                 let bits = (number(value()?)? as f32).to_bits();

@@ -491,7 +491,7 @@ impl ScriptContext<'_, '_> {
                 "ERR Lua redis lib command arguments must be strings or integers",
             )),
             Some(words) if words.is_empty() => Err(Cow::Borrowed(
-                "ERR Please specify at least one argument for this redis.call call",
+                "ERR Please specify at least one argument for this redis lib call",
             )),
             Some(words) => self.execute(&words),
         };
