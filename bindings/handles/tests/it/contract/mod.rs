@@ -2,7 +2,6 @@
 
 mod driver;
 mod language;
-mod transactions;
 
 use driver::CaseRun;
 use std::path::{Path, PathBuf};

@@ -15,9 +15,14 @@ import java.util.NoSuchElementException;
 public final class Cursor extends Handle implements Iterator<Entry>, AutoCloseable {
   private static final int FIRST_PAGE = 4 << 10;
   private static final int PAGE = 64 << 10;
+  private static final ByteBuffer EMPTY = ByteBuffer.allocate(0);
 
   private final boolean isReversed;
-  private ByteBuffer page;
+
+  /** The records that were fetched and not returned. */
+  private ByteBuffer page = EMPTY;
+
+  private int size = FIRST_PAGE;
 
   Cursor(long address, boolean isReversed) {
     super(address, Library.ITERATOR_FREE);
@@ -43,8 +48,18 @@ public final class Cursor extends Handle implements Iterator<Entry>, AutoCloseab
   }
 
   private long page(ByteBuffer buffer, boolean isBackward) {
-    long place = Direct.writable(buffer);
     Stage stage = Stage.of(0);
+    long place = Direct.writable(buffer);
+    page(stage, place, buffer.remaining(), isBackward);
+    Reference.reachabilityFence(buffer);
+    long filled = stage.first();
+    long count = stage.second();
+    buffer.limit(buffer.position() + (count == 0 ? 0 : (int) filled));
+    return count == 0 ? -filled : count;
+  }
+
+  /** Fills memory. The results of the stage are the number of bytes and the number of records. */
+  private void page(Stage stage, long place, int length, boolean isBackward) {
     long cursor = enter();
     try {
       stage.check(
@@ -53,60 +68,50 @@ public final class Cursor extends Handle implements Iterator<Entry>, AutoCloseab
               cursor,
               isBackward ? 1 : 0,
               place,
-              buffer.remaining(),
+              length,
               stage.result(),
               stage.secondResult()));
     } finally {
       leave();
-      Reference.reachabilityFence(buffer);
     }
-    long filled = stage.first();
-    long count = stage.second();
-    buffer.limit(buffer.position() + (count == 0 ? 0 : (int) filled));
-    return count == 0 ? -filled : count;
   }
 
   /** Returns whether there is another record. At the end, the cursor is closed. */
   @Override
   public boolean hasNext() {
-    return (page != null && page.hasRemaining()) || fetch();
+    return page.hasRemaining() || (size > 0 && fetch());
   }
 
   private boolean fetch() {
-    if (page == null) {
-      page = allocate(FIRST_PAGE);
-    } else if (page.capacity() == 0) {
-      return false;
-    } else if (page.capacity() < PAGE) {
-      page = allocate(PAGE);
+    while (true) {
+      Stage stage = Stage.of(size);
+      page(stage, stage.rest(), size, isReversed);
+      long filled = stage.first();
+      if (stage.second() > 0) {
+        fill(stage, (int) filled);
+        return true;
+      }
+      if (filled == 0) {
+        size = 0;
+        page = EMPTY;
+        free();
+        return false;
+      }
+      if (filled > Integer.MAX_VALUE / 2) {
+        throw AlluviumException.argument(
+            "a record has " + filled + " bytes: a cursor returns those below 1 GiB");
+      }
+      size = (int) filled;
     }
-    long count = fill();
-    if (count < 0) {
-      page = allocate(-count);
-      count = fill();
-    }
-    if (count == 0) {
-      page = ByteBuffer.allocate(0);
-      free();
-    }
-    return count > 0;
   }
 
-  /** Fills the page. After an error, it is empty. */
-  private long fill() {
-    page.limit(0);
-    ByteBuffer whole = page.duplicate().clear();
-    long count = page(whole);
-    page.limit(whole.limit());
-    return count;
-  }
-
-  private static ByteBuffer allocate(long size) {
-    if (size > Integer.MAX_VALUE) {
-      throw AlluviumException.argument(
-          "a record has " + size + " bytes: a buffer holds less than 2 GiB");
+  private void fill(Stage stage, int filled) {
+    if (page.capacity() < filled) {
+      page = ByteBuffer.allocate(Math.max(size, filled)).order(ByteOrder.LITTLE_ENDIAN);
     }
-    return ByteBuffer.allocateDirect((int) size).order(ByteOrder.LITTLE_ENDIAN).limit(0);
+    stage.copy(page.array(), filled);
+    page.position(0).limit(filled);
+    size = PAGE;
   }
 
   /** Returns the next record. */
@@ -130,9 +135,7 @@ public final class Cursor extends Handle implements Iterator<Entry>, AutoCloseab
     } finally {
       leave();
     }
-    if (page != null) {
-      page.limit(page.position());
-    }
+    page.limit(page.position());
   }
 
   /** Frees the cursor. */

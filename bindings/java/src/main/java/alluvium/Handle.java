@@ -84,6 +84,10 @@ abstract class Handle {
     cleanable.clean();
   }
 
+  final boolean isFreed() {
+    return (state.users & State.FREED) != 0;
+  }
+
   /** Returns the address of an object for a call, or 0 for null. */
   static long enter(Handle handle) {
     return handle == null ? 0 : handle.enter();

@@ -41,7 +41,9 @@ public final class Keyspace extends Handle implements AutoCloseable {
         return stage.copy((int) length);
       }
       stage.check(Library.call(Library.GET, keyspace, start, key.length, stage.result()));
-      return Library.take(stage, stage.first());
+      byte[] value = Library.take(stage, stage.first());
+      stage.expect(length);
+      return value;
     } finally {
       leave();
     }

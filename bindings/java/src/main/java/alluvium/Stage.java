@@ -115,8 +115,20 @@ final class Stage {
   /** Copies bytes from behind what was written. */
   byte[] copy(int length) {
     byte[] bytes = new byte[length];
-    memory.get(at, bytes);
+    copy(bytes, length);
     return bytes;
+  }
+
+  /** Copies bytes from behind what was written to the beginning of an array. */
+  void copy(byte[] bytes, int length) {
+    memory.get(at, bytes, 0, length);
+  }
+
+  /** Makes room for results of this length in later calls, unless they are long. */
+  void expect(long length) {
+    if (length > memory.capacity() / 2 && length < KEPT / 16) {
+      allocate(Integer.highestOneBit((int) length) << 2);
+    }
   }
 
   /** Returns a word by its address. */

@@ -77,11 +77,12 @@ public final class Store extends Handle implements AutoCloseable {
 
   /**
    * Closes the store. Fails with {@link Kind#IN_USE} while cursors, snapshots, transactions or
-   * ingests live, and names them; the store stays open. A store that is closed stays so.
+   * ingests live, and names them; the store stays open. Does nothing if the store is closed or this
+   * object was released.
    */
   @Override
   public void close() {
-    if (isClosed) {
+    if (isClosed || isFreed()) {
       return;
     }
     try {

@@ -72,6 +72,10 @@ class CallbacksTest {
       }
     }
     refused(Kind.INVALID_ARGUMENT, "greater", () -> Store.open(place.resolve("store")));
+    Options closed = new Options("");
+    closed.close();
+    refused(Kind.INVALID_ARGUMENT, "NULL", () -> closed.mergeOperator("greater", GREATER));
+    refused(Kind.INVALID_ARGUMENT, "NULL", () -> Store.inMemory(closed));
     awaitNoCallbacks(before);
   }
 

@@ -116,6 +116,18 @@ class StoreTest {
   }
 
   @Test
+  void aReleasedStoreLivesInItsKeyspaces() {
+    try (Store released = Store.inMemory("")) {
+      Keyspace last = released.keyspace("k");
+      released.release();
+      last.put(bytes("a"), bytes("1"));
+      assertArrayEquals(bytes("1"), last.get(bytes("a")));
+      refused(Kind.INVALID_ARGUMENT, "NULL", released::sync);
+      last.close();
+    }
+  }
+
+  @Test
   void aBlockClosesItsStore(@TempDir Path place) {
     try (Store first = Store.open(place.resolve("store"), "--memory 16M");
         Keyspace rivers = first.keyspace("rivers")) {
