@@ -103,10 +103,11 @@ impl MessageHeaders {
         header.msg_hdr.msg_name = ptr::from_mut(&mut self.names[last]).cast();
         header.msg_hdr.msg_namelen = name.1;
         header.msg_hdr.msg_iov = self.parts[first..].as_mut_ptr();
-        header.msg_hdr.msg_iovlen = parts;
+        // The lengths have other types with musl.
+        header.msg_hdr.msg_iovlen = parts as _;
         if control.1 > 0 {
             header.msg_hdr.msg_control = ptr::from_mut(&mut self.controls[last]).cast();
-            header.msg_hdr.msg_controllen = control.1;
+            header.msg_hdr.msg_controllen = control.1 as _;
         }
         self.all.push(header);
     }
@@ -151,7 +152,7 @@ fn length_of_each(each: usize) -> (ControlBuffer, usize) {
     // SAFETY: the header and the two bytes after it fit into the memory, which is suitably aligned.
     unsafe {
         let header = control.0.as_mut_ptr().cast::<libc::cmsghdr>();
-        (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
         (*header).cmsg_level = libc::SOL_UDP;
         (*header).cmsg_type = libc::UDP_SEGMENT;
         libc::CMSG_DATA(header).cast::<u16>().write_unaligned(each);
@@ -220,7 +221,7 @@ fn land(state: &mut BurstState, most: usize, socket: &UdpSocket) -> io::Result<(
             socket.as_raw_fd(),
             headers.all.as_mut_ptr(),
             most as u32,
-            libc::MSG_WAITFORONE,
+            libc::MSG_WAITFORONE as _,
             ptr::null_mut(),
         )
     };
