@@ -26,6 +26,17 @@ pub(crate) fn given(flag: Option<&str>, file: Option<&Path>) -> Result<Option<St
     }
 }
 
+/// Returns a password that is given as an option or a setting.
+///
+/// # Errors
+/// Returns an error if it is empty: every client could log in with it.
+pub(crate) fn not_empty(text: &str) -> std::result::Result<String, &'static str> {
+    match text {
+        "" => Err("it is empty: set it to the password, or leave it out"),
+        password => Ok(password.to_owned()),
+    }
+}
+
 /// Returns the secret in a file that an option names: the file's first line, which must not be
 /// empty.
 pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {

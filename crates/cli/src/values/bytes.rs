@@ -6,6 +6,7 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use serde_json::{Map, Value};
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -94,6 +95,15 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Adds a field to a JSON object: `name` with the text, or `name_base64` if the bytes are not valid
+/// UTF-8.
+pub(crate) fn add_json_field(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => object.insert(name.to_owned(), text.into()),
+        Err(_) => object.insert(format!("{name}_base64"), STANDARD.encode(bytes).into()),
+    };
 }
 
 /// Writes a field of a JSON object: `"name":"text"`, or `"name_base64":"…"` if the bytes are not

@@ -102,6 +102,7 @@ fn the_password_comes_from_a_flag_a_file_or_a_variable_in_that_order() {
         2,
         "--password-file",
     );
+    refused(&place, &["--password", ""], 2, "it is empty");
     let empty = place
         .command(["serve", "--redis", "127.0.0.1:0"])
         .env("ALLUVIUM_PASSWORD", "")

@@ -29,6 +29,39 @@ fn cat(place: &Place, path: &str) -> String {
 }
 
 #[test]
+fn names_of_any_bytes_stay_on_their_lines() {
+    need_mounts!();
+    let place = Place::new();
+    place.done(["tx", "begin", "update"]);
+    let script = r#": > "$(printf 'a\nremoved b')"; ln -s "$(printf '\033c')" "$(printf '\377')""#;
+    run(&place, "update", script).ended(0);
+    let diff = ["tx", "diff", "update"];
+    assert_eq!(
+        place.done(diff).text(),
+        "added   /a\\nremoved b\nadded   /\\xff\n"
+    );
+    let json = place.done(["tx", "diff", "update", "--json"]).text();
+    let lines: Vec<serde_json::Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        (&lines[0]["path"], &lines[1]["path_base64"]),
+        (&"/a\nremoved b".into(), &"L/8=".into())
+    );
+    place.done(["tx", "commit", "update"]);
+    assert_eq!(place.done(["files", "ls"]).text(), "a\\nremoved b\n\\xff\n");
+    let long = place.done(["files", "ls", "-l"]).text();
+    assert!(long.ends_with("\\xff -> \\x1bc\n"), "{long}");
+    let json = place.done(["files", "ls", "--json"]).text();
+    let last: serde_json::Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&last["name_base64"], &last["target"]),
+        (&"/w==".into(), &"\u{1b}c".into())
+    );
+}
+
+#[test]
 fn a_transaction_stays_open_over_several_commands() {
     need_mounts!();
     let place = Place::new();

@@ -4,10 +4,11 @@ use super::{FilesCommand, StorePath};
 use crate::context::CommandContext;
 use crate::terminal::exit::CommandExit;
 use crate::terminal::screen::ScreenOutput;
+use crate::values::bytes::{add_json_field, escape};
 use crate::values::sizes;
 use alluvium_files::{Attributes, FileKind, FilePaths as _, FileSystem, Inode, LastLink};
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
 /// Number of entries that are read at a time.
@@ -87,10 +88,10 @@ fn print(context: &CommandContext, out: &mut ScreenOutput, line: &ListedFile, is
         );
         out.write_all(head.as_bytes())?;
     }
-    out.write_all(&line.name)?;
+    out.write_all(escape(&line.name).as_bytes())?;
     if let Some(target) = line.target.as_ref().filter(|_| is_long) {
         out.write_all(b" -> ")?;
-        out.write_all(target)?;
+        out.write_all(escape(target).as_bytes())?;
     }
     out.write_all(b"\n")?;
     Ok(())
@@ -98,8 +99,13 @@ fn print(context: &CommandContext, out: &mut ScreenOutput, line: &ListedFile, is
 
 fn described(line: &ListedFile) -> Value {
     let found = &line.attributes;
-    json!({
-        "name": String::from_utf8_lossy(&line.name),
+    let mut fields = Map::new();
+    add_json_field(&mut fields, "name", &line.name);
+    match &line.target {
+        Some(target) => add_json_field(&mut fields, "target", target),
+        None => drop(fields.insert("target".to_owned(), Value::Null)),
+    }
+    let others = json!({
         "kind": format!("{:?}", found.kind).to_lowercase(),
         "inode": found.inode.0,
         "mode": format!("{:04o}", found.mode),
@@ -108,8 +114,9 @@ fn described(line: &ListedFile) -> Value {
         "group": found.group,
         "size": found.size,
         "modified_seconds": found.modified.seconds,
-        "target": line.target.as_ref().map(|target| String::from_utf8_lossy(target)),
-    })
+    });
+    fields.extend(others.as_object().cloned().unwrap_or_default());
+    fields.into()
 }
 
 pub(super) fn letter(kind: FileKind) -> char {

@@ -111,7 +111,7 @@ pub struct ServeCommand {
     /// the first `set`, whose value is `default TEXT`, and browsers ask for it. Other users of this
     /// machine see it in the list of processes: prefer --password-file, or the environment variable
     /// ALLUVIUM_PASSWORD, which is used if neither flag is given.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = password::not_empty)]
     pub password: Option<String>,
     /// A file whose first line is the password. It overrides ALLUVIUM_PASSWORD.
     #[arg(long, value_name = "FILE", conflicts_with = "password")]

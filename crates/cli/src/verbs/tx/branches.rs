@@ -7,11 +7,12 @@ use crate::store::StoreHandle;
 use crate::store::files::{OpenFiles, all_branches};
 use crate::terminal::exit::{CommandExit, failure};
 use crate::terminal::screen::{self, ScreenOutput};
+use crate::values::bytes::{add_json_field, escape};
 use alluvium_files::{BranchSummary, PathChange, PathChangeKind};
 use alluvium_mount::service::FilesView;
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io::Write;
 
 /// The subcommands of `tx`.
@@ -182,15 +183,15 @@ fn print_changes(context: &CommandContext, changes: &[PathChange]) -> Result<()>
     let mut out = ScreenOutput::new();
     for change in changes {
         if context.is_json() {
-            out.json(&json!({
-                "path": String::from_utf8_lossy(&change.path),
-                "change": word(change.change),
-                "is_directory": change.is_directory,
-            }))?;
+            let mut fields = Map::new();
+            add_json_field(&mut fields, "path", &change.path);
+            fields.insert("change".to_owned(), word(change.change).into());
+            fields.insert("is_directory".to_owned(), change.is_directory.into());
+            out.json(&Value::from(fields))?;
             continue;
         }
         out.write_all(format!("{:<8}", word(change.change)).as_bytes())?;
-        out.write_all(&change.path)?;
+        out.write_all(escape(&change.path).as_bytes())?;
         out.write_all(if change.is_directory { b"/\n" } else { b"\n" })?;
     }
     out.flush()?;
