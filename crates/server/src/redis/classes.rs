@@ -124,11 +124,12 @@ pub(super) fn of_subcommand(command: &CommandSpec, subcommand: &str) -> CommandC
             &["connection", "admin", "dangerous"][..]
         }
         ("client" | "command", _) => &["connection"],
+        ("function", "delete" | "flush" | "load" | "restore") => &["write", "scripting"],
+        ("script" | "function", _) => &["scripting"],
         ("acl", "cat" | "genpass" | "help" | "whoami") => &[],
         (_, "help") if command.group != "generic" => &[],
         ("acl" | "config" | "slowlog" | "latency" | "module", _) => &["admin", "dangerous"],
         ("pubsub", _) => &["pubsub"],
-        ("script" | "function", _) => &["scripting"],
         ("memory", "usage") => &["read"],
         ("memory", _) => &[],
         ("object", "help") => &["keyspace"],
