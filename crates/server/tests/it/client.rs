@@ -138,7 +138,7 @@ impl Client {
     }
 
     /// Returns the next reply as text: `OK`, `-ERR …`, `:1`, `"bytes"`, `nil`, `[…]`, `{…}`, `<…>`,
-    /// `,1.5`.
+    /// `,1.5`, `#t`, `>[…]`.
     pub(crate) fn reply(&mut self) -> String {
         self.try_reply().expect("a reply")
     }
@@ -154,7 +154,7 @@ impl Client {
         let (mark, rest) = line.split_at(1);
         Some(match mark {
             "+" => rest.to_owned(),
-            "-" | ":" | "," => line,
+            "-" | ":" | "," | "#" => line,
             "_" => "nil".to_owned(),
             "$" | "=" => match rest.parse::<i64>().unwrap() {
                 -1 => "nil".to_owned(),
