@@ -310,3 +310,62 @@ fn version_number() -> u32 {
     let parts = crate::redis::commands::info::REDIS_VERSION.split('.');
     parts.fold(0, |number, part| number << 8 | part.parse::<u32>().unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns random bytes, which often look like the beginning of something valid.
+    fn noise(random: &mut fastrand::Rng, letters: &[u8]) -> Vec<u8> {
+        let byte = |random: &mut fastrand::Rng| match random.u8(..4) {
+            0 => random.u8(..),
+            _ => letters[random.usize(..letters.len())],
+        };
+        (0..random.usize(..40)).map(|_| byte(random)).collect()
+    }
+
+    #[test]
+    fn no_input_makes_a_library_panic_and_what_is_packed_is_unpacked() {
+        let engine = ScriptEngine::new().unwrap();
+        engine.set_memory_limit(32 << 20).unwrap();
+        let function = |library: &str, name: &str| {
+            let library: Table = engine.native().get(library).unwrap();
+            library.get::<Function>(name).unwrap()
+        };
+        let (decode, encode) = (function("cjson", "decode"), function("cjson", "encode"));
+        let (unpack, pack) = (function("cmsgpack", "unpack"), function("cmsgpack", "pack"));
+        let (read, write) = (function("struct", "unpack"), function("struct", "pack"));
+        let size = function("struct", "size");
+        let random = &mut fastrand::Rng::with_seed(64);
+        let text = |bytes: &[u8]| engine.lua().create_string(bytes).unwrap();
+        for round in 0..20_000 {
+            let json = noise(random, b"[]{}\",:\\u0e1.-+ntrfalsue \t");
+            if let Ok(value) = decode.call::<Value>(text(&json)) {
+                let again: String = encode.call(&value).unwrap();
+                let other: Value = decode.call(&again).unwrap();
+                assert_eq!(encode.call::<String>(other).unwrap(), again, "round {round}");
+            }
+            let packed = noise(
+                random,
+                &[
+                    0x81, 0x92, 0xA1, 0xC0, 0xC4, 0xCA, 0xCB, 0xD1, 0xD9, 0xDC, 0xDE, 1,
+                ],
+            );
+            if let Ok(values) = unpack.call::<mlua::MultiValue>(text(&packed))
+                && !values.is_empty()
+            {
+                let _: String = pack.call(values).unwrap();
+            }
+            let (format, bytes) = (
+                noise(random, b"<>!bBhHlLTiIfdxcs0123489 "),
+                noise(random, &[0, 1, 255]),
+            );
+            let _ = size.call::<Value>(text(&format));
+            let at = random.i64(-2..9);
+            if let Ok(mut values) = read.call::<mlua::MultiValue>((text(&format), text(&bytes), at)) {
+                values.push_front(Value::String(text(&format)));
+                let _ = write.call::<Value>(values);
+            }
+        }
+    }
+}
