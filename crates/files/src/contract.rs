@@ -6,6 +6,7 @@ use crate::types::{
     SetMode, SpaceStatistics, WritePosition,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A file system, by inodes. Each operation is atomic: others see all of it or nothing.
 ///
@@ -228,4 +229,10 @@ pub trait ChangeListener: Send + Sync {
 
     /// Attributes or contents of the inode have changed.
     fn inode_changed(&self, inode: Inode);
+
+    /// Waits until no reader of the listener sees what was there before the changes
+    /// that it has been told of, at most for this long.
+    fn settle(&self, most: Duration) {
+        let _ = most;
+    }
 }

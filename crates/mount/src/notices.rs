@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// What the kernel is to drop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +102,18 @@ impl NoticeQueue {
         }
     }
 
+    /// Like [`NoticeQueue::settle`], but gives up after a time.
+    fn settle_within(&self, most: Duration) {
+        let deadline = Instant::now() + most;
+        let mut queue = self.queue.lock();
+        let until = queue.queued;
+        while queue.delivered < until && !queue.has_ended {
+            if self.changed.wait_until(&mut queue, deadline).timed_out() {
+                return;
+            }
+        }
+    }
+
     /// Drops the notices that wait: the mount has ended.
     pub(crate) fn end(&self) {
         let mut queue = self.queue.lock();
@@ -124,6 +137,10 @@ impl ChangeListener for NoticeQueue {
     fn inode_changed(&self, inode: Inode) {
         self.inode_is_stale(inode);
     }
+
+    fn settle(&self, most: Duration) {
+        self.settle_within(most);
+    }
 }
 
 #[cfg(test)]
@@ -141,6 +158,14 @@ mod tests {
     }
 
     #[test]
+    fn settling_gives_up_where_the_kernel_takes_nothing() {
+        let notices = NoticeQueue::new(Arc::new(KernelReferences::new()));
+        notices.name_changed(Inode::ROOT, b"name");
+        ChangeListener::settle(&notices, Duration::from_millis(5));
+        assert_eq!(notices.queue.lock().delivered, 0);
+    }
+
+    #[test]
     fn settling_waits_for_the_kernel_and_ends_with_the_mount() {
         let notices = Arc::new(NoticeQueue::new(Arc::new(KernelReferences::new())));
         notices.name_changed(Inode::ROOT, b"name");
@@ -152,6 +177,7 @@ mod tests {
         });
         waiting.join().unwrap();
         assert_eq!(notices.queue.lock().delivered, 1);
+        ChangeListener::settle(&*notices, Duration::from_secs(60));
         notices.end();
         thread.join().unwrap();
         notices.settle();

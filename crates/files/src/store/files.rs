@@ -23,6 +23,7 @@ use crate::types::{
 use alluvium::{Db, Transaction, TransactionOptions};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// An open file system in a store. Each operation commits on its own, with the durability of the
 /// store.
@@ -194,6 +195,13 @@ impl Files {
     /// Completes changes that a caller's transaction has committed; see [`Files::within`].
     pub fn announce(&self, changes: FileChanges) {
         changes.complete(&self.store);
+    }
+
+    /// Waits until the mounts of other views show what has been committed so far, at most for this
+    /// long. A mount learns of a commit at once, but the kernel may still have what it has read
+    /// before.
+    pub fn settle(&self, most: Duration) {
+        self.store.listeners.settle(self.view.number, most);
     }
 
     /// Names the present state, so that it can be read with [`Files::open_snapshot`] until

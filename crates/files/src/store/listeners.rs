@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The listeners of a file system, with the numbers of their views.
 #[derive(Default)]
@@ -65,6 +66,14 @@ impl ListenerList {
             for inode in &summary.inodes {
                 listener.inode_changed(*inode);
             }
+        }
+    }
+
+    /// Waits until the listeners of all other views have acted upon what they were told, for at
+    /// most this long each.
+    pub(super) fn settle(&self, view: u64, most: Duration) {
+        for listener in self.others(view) {
+            listener.settle(most);
         }
     }
 

@@ -18,6 +18,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long the reply to a commit waits at most until mounts show the commit. Not a tuning parameter:
+/// a mount that does not answer for so long is stuck.
+const SHOWN_WITHIN: Duration = Duration::from_secs(1);
+
 /// The longest time that a request may wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -204,7 +208,11 @@ impl FilesSession {
                 Ok(changes) => return FilesReply::Changes(changes),
                 Err(error) => Err(error),
             },
-            FilesRequest::CommitBranch(name) => self.files.commit_branch(name),
+            FilesRequest::CommitBranch(name) => {
+                let committed = self.files.commit_branch(name);
+                self.files.settle(SHOWN_WITHIN);
+                committed
+            }
             FilesRequest::AbortBranch(name) => self.files.abort_branch(name),
             FilesRequest::History(path) => match self.files.history(path) {
                 Ok(versions) => return FilesReply::Versions(versions),
@@ -296,7 +304,9 @@ impl FilesSession {
         match is_durable {
             true => transaction.commit_with(Durability::Disk),
             false => transaction.commit(),
-        }
+        }?;
+        self.files.settle(SHOWN_WITHIN);
+        Ok(())
     }
 
     fn serve(&mut self, device: std::os::fd::OwnedFd) -> FilesReply {
