@@ -340,7 +340,7 @@ impl ProtocolConnection {
             }
             self.stalled = None;
             if served == ServeOutcome::Block {
-                // Nobody would read the reply.
+                // The client would not read the reply.
                 return Ok(match self.has_client_ended {
                     true => TurnOutcome::Closed,
                     false => TurnOutcome::Blocked,

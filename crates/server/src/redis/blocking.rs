@@ -10,9 +10,9 @@
 //!
 //! - **S31** A command that may wait takes no element of a key for which an earlier client waits.
 //!   Clients are therefore served in the order in which they began to wait.
-//! - **S32** A client is in a queue only while nothing has decided how its wait ends. Who decides
-//!   it (an element, a timeout, another client, the end of the connection or of the server) has
-//!   changed its state under its lock, so that nobody else does.
+//! - **S32** A client is in a queue only while nothing has decided how its wait ends. Whatever
+//!   decides it (an element, a timeout, another client, the end of the connection or of the server)
+//!   first changes its state under its lock, so that only one decision counts.
 
 use super::table::{CommandHandler, CommandSpec};
 use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
@@ -279,7 +279,7 @@ impl WaitRegistry {
         }
         for place in waiting.awaited() {
             if request.has_yielded {
-                // Whoever serves the key may have looked at the queue before.
+                // The thread that serves the key may have looked at the queue before.
                 held.add_ready(&place);
             }
             let queue = queues.queues.entry(place).or_default();

@@ -26,6 +26,7 @@ mod pages;
 mod paging;
 pub(crate) mod pause;
 mod permission;
+mod prefetch;
 pub(crate) mod pubsub;
 pub(crate) mod scripting;
 mod session;

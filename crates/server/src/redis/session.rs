@@ -15,13 +15,14 @@ mod suspension;
 pub(super) use reply_mode::ReplyMode;
 pub(super) use settings::SessionSettings;
 
-use super::batch::{BatchOutcome, CommandBatch, ReadResult};
+use super::batch::{BatchOutcome, CommandBatch};
 use super::commands::interactive::SessionTransaction;
 use super::commands::pubsub::SessionSubscriptions;
 use super::commands::transactions::MultiState;
 use super::commands::{connection, monitor_commands, pubsub};
 use super::paging::{PipelineFlowControl, ReplyFit, no_room};
 use super::permission::NotAllowed;
+use super::prefetch::ReadResult;
 use super::scripting::{self, LentEngine, ScriptLocks};
 use super::table::{CommandHandler, CommandSpec, SessionHandler};
 use crate::net::{ProtocolSession, ReceiveBuffer, ServeOutcome};

@@ -154,14 +154,14 @@ impl KeyLocks {
         listener.is_some_and(|listener| listener.is_awaited_before(place, number))
     }
 
-    /// Returns whether anybody listens to changes of keys. The caller must hold the lock of the key
+    /// Returns whether changes of keys are reported. The caller must hold the lock of the key
     /// that it changes, because watchers register under the same lock.
     pub(crate) fn has_listeners(&self) -> bool {
         self.listening.load(Ordering::Relaxed) > 0
     }
 
-    /// Sets the listener that receives the changes of all keys. It receives them only while
-    /// somebody listens: see [`KeyLocks::begin_to_listen`].
+    /// Sets the listener that receives the changes of all keys. It receives them only after
+    /// [`KeyLocks::begin_to_listen`], or while keys are watched.
     pub(crate) fn set_listener(&self, listener: Arc<dyn CommitListener>) {
         assert!(self.listener.set(listener).is_ok(), "it is set once");
     }

@@ -26,6 +26,7 @@
 
 mod clock;
 mod collection_filter;
+mod commit_reports;
 mod cursors;
 mod databases;
 mod deferred_record;
@@ -53,6 +54,7 @@ mod upgrade;
 mod vacant_ranges;
 
 pub(crate) use clock::{MOST_BEHIND_MS, StoreClock};
+pub(crate) use commit_reports::WaitLength;
 pub(crate) use databases::{DatabaseMap, numbers_of};
 pub(crate) use expiry_reaper::ExpiryReaper;
 pub(crate) use interactive::{InteractiveTransaction, JointOutcome, ReadTracking, explained};
@@ -68,7 +70,7 @@ pub(crate) use records::RecordKeyspaces;
 pub(crate) use scan::{OwnedPair, WalkDirection};
 pub(crate) use sizes::ValueSizeStats;
 pub(crate) use staged_writes::StagingWriter;
-pub(crate) use transaction::{CommandTransaction, CommitOutcome, WaitLength};
+pub(crate) use transaction::{CommandTransaction, CommitOutcome};
 
 use crate::net::{ConnectionBudget, wait_hooks};
 use crate::options::KeyLayout;

@@ -2,12 +2,13 @@
 //! which it commits atomically.
 
 use super::collection_filter::MarkChanges;
+use super::commit_reports::CommitReports;
 use super::databases::{DatabaseNumbers, database_of};
 use super::deferred_record::RecordDeferral;
-use super::key_events::{ChannelMessage, KeyChange, KeyEvent, KeyKind};
+use super::key_events::{KeyChange, KeyEvent, KeyKind};
 use super::locks::KeyLockGuard;
 use super::model::format::{self, InnerKey};
-use super::model::{CollectionHeader, CollectionKind, RecordBytes, TypedValue};
+use super::model::{CollectionHeader, RecordBytes, TypedValue};
 use super::nested_transaction::NestedTransaction;
 use super::order::OpenOrder;
 use super::own_records::OwnRecords;
@@ -61,13 +62,6 @@ pub(crate) enum CommitOutcome {
     Nothing,
 }
 
-/// For how long a command waits for an element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitLength {
-    Forever,
-    AtMost(Duration),
-}
-
 /// The reads and writes of one or more commands that take effect atomically. Reads see the
 /// transaction's own writes, except those of blind commands.
 pub(crate) struct CommandTransaction<'s> {
@@ -110,22 +104,10 @@ pub(crate) struct CommandTransaction<'s> {
     reading: Cell<Option<ReadReservation>>,
     /// The client's transaction in which this one is nested, if any. All reads go through it.
     pub(super) within: Option<Box<NestedTransaction<'s>>>,
-    /// The event of the current command.
-    event: KeyEvent,
-    /// The changes to report after the commit, if anybody listens.
-    changes: Vec<KeyChange>,
-    /// Number of changes by the commands before the current one.
-    changed_before: usize,
-    /// The messages to send after the commit.
-    messages: Vec<ChannelMessage>,
-    /// The position of the client in the order of all that wait, or `None` if the commands must not
-    /// wait.
-    turn: Option<u64>,
-    /// For how long the command wants to wait for an element.
-    wait: Option<WaitLength>,
-    has_yielded: bool,
+    /// What the commit reports.
+    pub(super) reports: CommitReports,
     /// Number of bytes that blind commands have written.
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Number of bytes and keys written with an expiry time, and the latest such time.
     expiring: u64,
     expiring_keys: u64,
@@ -168,13 +150,7 @@ impl<'s> CommandTransaction<'s> {
             vacancies: VacantRanges::default(),
             reading: Cell::new(None),
             within: None,
-            event: KeyEvent::INTERNAL,
-            changes: Vec::new(),
-            changed_before: 0,
-            messages: Vec::new(),
-            turn: None,
-            wait: None,
-            has_yielded: false,
+            reports: CommitReports::default(),
             bytes: 0,
             expiring: 0,
             expiring_keys: 0,
@@ -535,116 +511,6 @@ impl<'s> CommandTransaction<'s> {
         self.within.is_some()
     }
 
-    /// Sets the event that the changes of the following command are reported as.
-    pub(crate) fn begin_command(&mut self, event: KeyEvent) {
-        self.event = event;
-        self.changed_before = self.changes.len();
-    }
-
-    /// Sets the event that the following changes of the current command are reported as.
-    pub(crate) fn set_event(&mut self, event: KeyEvent) {
-        self.event = event;
-    }
-
-    /// Returns the event that changes are reported as.
-    pub(super) fn event(&self) -> KeyEvent {
-        self.event
-    }
-
-    /// Records that a user key was written and has this type now, so that the change is reported
-    /// after the commit.
-    pub(crate) fn touch(&mut self, key: &[u8], kind: KeyKind) {
-        self.touch_as(key, kind, self.event);
-    }
-
-    /// Like [`CommandTransaction::touch`], with an event other than that of the command.
-    pub(crate) fn touch_as(&mut self, key: &[u8], kind: KeyKind, event: KeyEvent) {
-        if let Some(within) = &mut self.within {
-            within.touched(self.database, key, (kind, event));
-        } else if self.store.locks.has_listeners() {
-            let database = self.client_database();
-            let is_same = |last: &&mut KeyChange| last.database == database && *last.key == *key;
-            // A command that replaces a value deletes the old one first, which is no event.
-            let own = &mut self.changes[self.changed_before..];
-            if let Some(last) = own.last_mut().filter(|last| is_same(last))
-                && (last.event, last.kind) == (KeyEvent::DEL, KeyKind::Absent)
-            {
-                (last.kind, last.event) = (kind, event);
-                return;
-            }
-            let key = key.into();
-            self.changes.push(KeyChange {
-                database,
-                key,
-                kind,
-                event,
-            });
-        }
-    }
-
-    /// Sends a message after the commit.
-    pub(crate) fn publish(&mut self, message: ChannelMessage) {
-        self.bytes += message.memory();
-        self.messages.push(message);
-    }
-
-    /// Takes the messages that a command of a client's transaction has published.
-    pub(super) fn take_messages(&mut self) -> Vec<ChannelMessage> {
-        std::mem::take(&mut self.messages)
-    }
-
-    /// Reports the changes and sends the messages of a commit.
-    fn report(&mut self, held: &KeyLockGuard<'_>) {
-        self.changes.drain(..).for_each(|change| held.report(&change));
-        if !self.messages.is_empty() {
-            self.store.locks.publish(&self.take_messages());
-        }
-    }
-
-    /// Lets the next command wait for elements, behind all clients that began to wait before the
-    /// one with this number.
-    pub(crate) fn allow_waiting(&mut self, number: u64) {
-        self.turn = Some(number);
-    }
-
-    /// Notes that the command has found nothing, and waits if it may.
-    pub(crate) fn begin_wait(&mut self, length: WaitLength) {
-        self.wait = self.turn.map(|_| length);
-    }
-
-    /// Returns for how long the command waits, or `None` if it does not.
-    pub(crate) fn wait(&self) -> Option<WaitLength> {
-        self.wait
-    }
-
-    /// Returns whether the command must leave the elements of a key to clients that have waited
-    /// longer (S31).
-    pub(crate) fn yields(&mut self, kind: CollectionKind, key: &[u8]) -> bool {
-        let Some(number) = self.turn else {
-            return false;
-        };
-        let place = (self.client_database(), kind, key.into());
-        let yields = self.store.locks.is_awaited_before(&place, number);
-        self.has_yielded |= yields;
-        yields
-    }
-
-    /// Returns whether the command has left elements to clients that have waited longer.
-    pub(crate) fn has_yielded(&self) -> bool {
-        self.has_yielded
-    }
-
-    /// Returns whether the current command has changed a key for which a client waits.
-    pub(crate) fn wakes(&self) -> bool {
-        self.changes[self.changed_before..].iter().any(|change| {
-            let KeyKind::Collection(kind) = change.kind else {
-                return false;
-            };
-            let place = (change.database, kind, change.key.clone());
-            self.store.locks.is_awaited_before(&place, u64::MAX)
-        })
-    }
-
     /// Returns the database mapping, including swaps by this transaction.
     fn numbers(&self) -> DatabaseNumbers {
         match &self.swapped {
@@ -682,7 +548,7 @@ impl<'s> CommandTransaction<'s> {
                 let kind = KeyKind::of(self.entry(&key)?.as_ref());
                 if was_there || kind != KeyKind::Absent {
                     let event = KeyEvent::INTERNAL;
-                    self.changes.push(KeyChange {
+                    self.reports.changes.push(KeyChange {
                         database,
                         key,
                         kind,

@@ -157,7 +157,7 @@ impl ScriptRegistry {
         self.cached.lock().scripts.contains_key(digest)
     }
 
-    /// Caches a script. Scripts of EVAL that were not used for longest make room for it.
+    /// Caches a script, and evicts scripts of EVAL if necessary, the least recently used first.
     pub(super) fn add(&self, script: &Arc<ScriptSource>, is_loaded: bool) -> Result<(), CacheFull> {
         let most = self.budget.limit() / CACHE_PART;
         let mut cached = self.cached.lock();

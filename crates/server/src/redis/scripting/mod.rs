@@ -19,14 +19,17 @@
 
 mod bit;
 mod cache;
+mod context;
 mod engine;
 mod json;
 mod msgpack;
 mod numbers;
 mod packing;
 mod run;
+mod script_command;
 mod values;
 
 pub(crate) use cache::{LentEngine, ScriptRegistry};
+pub(super) use run::lend;
 pub(crate) use run::{ScriptLocks, eval, eval_alone};
-pub(super) use run::{lend, script};
+pub(super) use script_command::script;

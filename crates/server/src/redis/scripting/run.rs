@@ -1,20 +1,15 @@
 //! Runs scripts: their arguments, their locks, and the commands that they call.
 
 use super::cache::{ScriptFlags, ScriptSource};
-use super::engine::{ScriptControl, ScriptEnd, ScriptEngine, digest_of, message, message_of};
-use super::numbers::general;
+use super::context::ScriptContext;
+use super::engine::{ScriptEnd, ScriptEngine, digest_of, message, message_of};
 use super::{LentEngine, values};
 use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::redis::args::integer;
-use crate::redis::batch::ReplyDelivery;
-use crate::redis::commands::keys;
-use crate::redis::names;
 use crate::redis::session::RedisSession;
-use crate::redis::subcommands::unknown_subcommand;
-use crate::redis::table::{CommandHandler, CommandSpec};
 use crate::store::{CommandTransaction, KeyLockGuard, KeyLockRequest, Mode, ServerStore, WorkingMemory};
-use mlua::{Error, Function, Lua, Table, Value, Variadic};
+use mlua::{Function, Lua, Table, Value, Variadic};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -25,14 +20,14 @@ use std::sync::Arc;
 const MOST_RUNS: usize = 4;
 
 /// A key with the number that clients use for its database.
-type LockedKey = (u8, Box<[u8]>);
+pub(super) type LockedKey = (u8, Box<[u8]>);
 
 /// The locks under which a script runs, if not those of all keys.
 pub(crate) struct ScriptLocks {
-    held: BTreeSet<LockedKey>,
+    pub(super) held: BTreeSet<LockedKey>,
     /// The keys that the script has named without their locks.
-    missing: Vec<LockedKey>,
-    wants_all: bool,
+    pub(super) missing: Vec<LockedKey>,
+    pub(super) wants_all: bool,
 }
 
 /// A call of EVAL or a similar command.
@@ -51,7 +46,7 @@ enum ScriptOutcome {
     Restart,
 }
 
-fn refused(text: String) -> CommandError {
+pub(super) fn refused(text: String) -> CommandError {
     CommandError::Refused(Cow::Owned(text))
 }
 
@@ -93,7 +88,7 @@ impl<'a> ScriptCall<'a> {
 }
 
 /// Reads the first line of a script, which may state its flags.
-fn read_script(digest: String, text: &[u8]) -> Result<Arc<ScriptSource>, CommandError> {
+pub(super) fn read_script(digest: String, text: &[u8]) -> Result<Arc<ScriptSource>, CommandError> {
     let mut flags = ScriptFlags::default();
     let mut body = text;
     if let Some(rest) = text.strip_prefix(b"#!") {
@@ -402,293 +397,4 @@ fn error_text(failure: &Value, script: &ScriptSource) -> String {
         Some(line) => format!("ERR {text} script: {}, on @user_script:{line}.", script.digest),
         None => format!("ERR {text}"),
     }
-}
-
-/// What a running script can reach.
-struct ScriptContext<'a, 's> {
-    session: &'a mut RedisSession,
-    transaction: &'a mut CommandTransaction<'s>,
-    control: &'a ScriptControl,
-    /// The database that the script has selected.
-    database: u8,
-    working: WorkingMemory<'s>,
-    /// The bytes of the transaction before the script, and what is charged for it.
-    before: usize,
-    charged: usize,
-    /// The version in which commands reply to the script.
-    version: RespVersion,
-    is_readonly: bool,
-    failure: Option<CommandError>,
-}
-
-/// Returns the words of a command, or `None` if one is neither a string nor a number.
-fn words(values: &[Value]) -> Option<Vec<Vec<u8>>> {
-    let word = |value: &Value| match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        Value::Integer(number) => Some(number.to_string().into_bytes()),
-        Value::Number(number) => Some(general(*number, 17).into_bytes()),
-        _ => None,
-    };
-    values.iter().map(word).collect()
-}
-
-/// Joins words to one buffer with their places.
-fn join(words: &[Vec<u8>]) -> (Vec<u8>, Vec<(usize, usize)>) {
-    let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(words.len()));
-    for word in words {
-        places.push((bytes.len(), bytes.len() + word.len()));
-        bytes.extend_from_slice(word);
-    }
-    (bytes, places)
-}
-
-/// Returns whether a command on the connection or the server may be called by scripts.
-fn is_for_scripts(command: &CommandSpec) -> bool {
-    match command.action {
-        CommandHandler::Data(_) => true,
-        CommandHandler::Script(_) => false,
-        CommandHandler::Session(_) => matches!(
-            command.name,
-            "command"
-                | "echo"
-                | "info"
-                | "lastsave"
-                | "lolwut"
-                | "memory"
-                | "ping"
-                | "pubsub"
-                | "role"
-                | "select"
-                | "time"
-        ),
-    }
-}
-
-impl ScriptContext<'_, '_> {
-    fn set_version(&mut self, number: i64) -> mlua::Result<()> {
-        self.version = match number {
-            2 => RespVersion::Two,
-            3 => RespVersion::Three,
-            _ => return Err(Error::runtime("RESP version must be 2 or 3.")),
-        };
-        Ok(())
-    }
-
-    fn is_allowed(&mut self, values: &[Value]) -> mlua::Result<bool> {
-        let words = words(values).ok_or_else(|| Error::runtime("arguments must be strings or integers"))?;
-        let (bytes, places) = join(&words);
-        let args = Args::new(&bytes, &places);
-        let command = words.first().and_then(|name| names::find(name));
-        let command =
-            command.ok_or_else(|| Error::runtime("Invalid command passed to redis.acl_check_cmd()"))?;
-        Ok(self.session.permit(command, args).is_ok())
-    }
-
-    /// Calls a command. Returns its reply, and whether it is an error.
-    fn call(&mut self, lua: &Lua, values: &[Value]) -> mlua::Result<(Value, bool)> {
-        let reply = match words(values) {
-            None => Err(Cow::Borrowed(
-                "ERR Lua redis lib command arguments must be strings or integers",
-            )),
-            Some(words) if words.is_empty() => Err(Cow::Borrowed(
-                "ERR Please specify at least one argument for this redis lib call",
-            )),
-            Some(words) => self.execute(&words),
-        };
-        let (value, has_failed) = match reply {
-            Ok(bytes) => values::from_reply(lua, &bytes)?,
-            Err(text) => {
-                let table = lua.create_table()?;
-                table.raw_set("err", &*text)?;
-                (Value::Table(table), true)
-            }
-        };
-        if has_failed
-            && let Value::Table(table) = &value
-            && let Some(Some(line)) = lua.inspect_stack(2, |debug| debug.current_line())
-        {
-            table.raw_set("line", line)?;
-            table.raw_set("source", "@user_script")?;
-        }
-        Ok((value, has_failed))
-    }
-
-    fn execute(&mut self, words: &[Vec<u8>]) -> Result<Vec<u8>, Cow<'static, str>> {
-        if self.control.is_ending() {
-            return Err(Cow::Borrowed("ERR the script is being ended"));
-        }
-        let (bytes, places) = join(words);
-        let args = Args::new(&bytes, &places);
-        let command = names::find(args.at(0)).ok_or("ERR Unknown Redis command called from script")?;
-        if !command.takes(args.len()) {
-            return Err(Cow::Borrowed(
-                "ERR Wrong number of args calling Redis command from script",
-            ));
-        }
-        command.check_subcommand(args)?;
-        if !is_for_scripts(command) {
-            return Err(Cow::Borrowed("ERR This Redis command is not allowed from script"));
-        }
-        let sends = matches!(command.name, "publish" | "spublish");
-        if self.is_readonly && (command.writes() || sends) {
-            return Err(Cow::Borrowed(
-                "ERR Write commands are not allowed from read-only scripts.",
-            ));
-        }
-        self.check_permission(command, args)?;
-        if command.name == "select" {
-            let database = keys::database(args.at(1)).map_err(|failure| failure.to_string())?;
-            self.database = database;
-            self.transaction.database = self.transaction.number_of(database);
-            return Ok(b"+OK\r\n".to_vec());
-        }
-        if !self.has_locks(command, args) {
-            self.control.end(ScriptEnd::Restarted);
-            return Err(Cow::Borrowed("ERR the script runs again"));
-        }
-        self.apply(command, args)
-    }
-
-    fn check_permission(&self, command: &CommandSpec, args: Args<'_>) -> Result<(), Cow<'static, str>> {
-        if self.session.identity.user.allows_all() {
-            return Ok(());
-        }
-        let Err(denied) = self.session.permit(command, args) else {
-            return Ok(());
-        };
-        self.session.note_denied(&denied);
-        Err(Cow::Borrowed(match denied.is_of_command() {
-            true => "NOPERM The user executing the script can't run this command or subcommand",
-            false => {
-                "NOPERM The user executing the script can't access at least one of the keys mentioned in the command \
-                 arguments"
-            }
-        }))
-    }
-
-    /// Returns whether the locks of the keys of a command are held. Otherwise notes those that are
-    /// missing.
-    fn has_locks(&mut self, command: &CommandSpec, args: Args<'_>) -> bool {
-        let Some(locks) = &mut self.session.script_locks else {
-            return true;
-        };
-        if command.locks_all(args) || command.reaches_beyond(args, self.database) {
-            locks.wants_all = true;
-            return false;
-        }
-        let database = self.database;
-        command.each_key(args, |key| {
-            let place = (database, key.into());
-            if !locks.held.contains(&place) {
-                locks.missing.push(place);
-            }
-        });
-        locks.missing.is_empty()
-    }
-
-    fn apply(&mut self, command: &'static CommandSpec, args: Args<'_>) -> Result<Vec<u8>, Cow<'static, str>> {
-        let began = std::time::Instant::now();
-        let mut output = Vec::new();
-        let own = std::mem::replace(&mut self.session.settings.version, self.version);
-        let applied = self
-            .session
-            .apply(command, args, self.transaction, &mut output, ReplyDelivery::Whole);
-        self.session.settings.version = own;
-        let counted_as = command.counted_as(args);
-        self.session
-            .shared
-            .tally
-            .of(counted_as)
-            .called(1, began.elapsed());
-        let charged = applied.and_then(|_| self.charge());
-        if let Err(failure) = charged {
-            let text = failure.to_string();
-            self.failure = Some(failure);
-            self.control.end(ScriptEnd::Failed);
-            return Err(Cow::Owned(text));
-        }
-        Ok(output)
-    }
-
-    /// Charges what the script has written so far.
-    fn charge(&mut self) -> CommandResult {
-        let written = self.transaction.bytes().saturating_sub(self.before);
-        if self.transaction.bytes() > self.session.shared.config.limits.transaction {
-            return Err(CommandError::say("ERR transaction exceeds the limit of its size"));
-        }
-        self.working.add(written.saturating_sub(self.charged))?;
-        self.charged = self.charged.max(written);
-        Ok(())
-    }
-}
-
-/// The command SCRIPT.
-pub(crate) fn script(
-    session: &mut RedisSession,
-    args: Args<'_>,
-    reply: &mut ReplyWriter<'_>,
-) -> CommandResult {
-    let scripts = Arc::clone(&session.shared.scripts);
-    let verb = args.at(1).to_ascii_uppercase();
-    match (&verb[..], args.len()) {
-        (b"LOAD", 3) => {
-            let script = read_script(digest_of(args.at(2)), args.at(2))?;
-            let mut lent = lend(session)?;
-            lent.engine().compile(&script).map_err(|error| {
-                refused(format!(
-                    "ERR Error compiling script (new function): {}",
-                    message_of(&error)
-                ))
-            })?;
-            scripts.add(&script, true).map_err(|full| {
-                refused(format!(
-                    "OOM the cache of scripts has no room: it has {} bytes; send SCRIPT FLUSH, or raise --client-memory \
-                     (CONFIG SET maxmemory-clients)",
-                    full.most
-                ))
-            })?;
-            reply.bulk(script.digest.as_bytes());
-        }
-        (b"EXISTS", 3..) => {
-            reply.array(args.len() - 2);
-            for digest in args.from(2).iter() {
-                let digest = String::from_utf8_lossy(digest).to_ascii_lowercase();
-                reply.truth(scripts.has(&digest));
-            }
-        }
-        (b"FLUSH", 2) => {
-            scripts.flush();
-            reply.ok();
-        }
-        (b"FLUSH", 3) if args.is(2, "SYNC") || args.is(2, "ASYNC") => {
-            scripts.flush();
-            reply.ok();
-        }
-        (b"FLUSH", _) => {
-            return Err(CommandError::say(
-                "ERR SCRIPT FLUSH only support SYNC|ASYNC option",
-            ));
-        }
-        (b"KILL", 2) => {
-            if !scripts.kill() {
-                return Err(CommandError::say("NOTBUSY No scripts in execution right now."));
-            }
-            reply.ok();
-        }
-        (b"DEBUG", 3) => return Err(CommandError::say("ERR this server does not support SCRIPT DEBUG")),
-        (b"HELP", 2) => {
-            let lines = [
-                "SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-                "EXISTS <sha1> [<sha1> ...] -- returns whether scripts are cached.",
-                "FLUSH [ASYNC|SYNC] -- forgets all scripts.",
-                "KILL -- ends the scripts that run; nothing of them is written.",
-                "LOAD <script> -- caches a script without running it, and returns its digest.",
-                "HELP -- prints this help.",
-            ];
-            reply.array(lines.len());
-            lines.iter().for_each(|line| reply.simple(line));
-        }
-        _ => return Err(unknown_subcommand("script", args)),
-    }
-    Ok(())
 }

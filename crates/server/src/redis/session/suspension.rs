@@ -2,8 +2,8 @@
 
 use super::{ExecutionFlow, RedisSession};
 use crate::protocol::resp::{ReplyProgress, ReplyTail, ReplyWriter};
-use crate::redis::batch::{PendingRead, ReadResult};
 use crate::redis::blocking::{WaitOutcome, WaitingCommand};
+use crate::redis::prefetch::{PendingRead, ReadResult};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

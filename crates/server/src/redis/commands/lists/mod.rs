@@ -6,7 +6,11 @@
 //! *Must not depend on*: how a position is encoded in a key; that is left to
 //! `store/model/format.rs`.
 
+mod moves;
 mod rewrite;
+
+pub(super) use moves::{end, move_one};
+pub(crate) use moves::{lmove, rpoplpush};
 
 use super::sets::positive;
 use crate::error::{CommandError, CommandResult};
@@ -586,77 +590,4 @@ pub(crate) fn lpos(
         }
     }
     Ok(())
-}
-
-pub(super) fn end(word: &[u8]) -> Result<ListEnd, CommandError> {
-    if is(word, "LEFT") {
-        Ok(ListEnd::Left)
-    } else if is(word, "RIGHT") {
-        Ok(ListEnd::Right)
-    } else {
-        Err(CommandError::SYNTAX)
-    }
-}
-
-pub(super) fn move_one(
-    transaction: &mut CommandTransaction<'_>,
-    (from, to): (&[u8], &[u8]),
-    (start, target): (ListEnd, ListEnd),
-    reply: &mut ReplyWriter<'_>,
-) -> CommandResult {
-    let Some(mut source) = list(transaction, from)? else {
-        reply.null();
-        return Ok(());
-    };
-    let other = if from == to {
-        None
-    } else {
-        list(transaction, name(to)?)?
-    };
-    let mut element = Vec::new();
-    take(transaction, &mut source, 1, start, |taken| {
-        element = taken.to_vec();
-        Ok(())
-    })?;
-    let element = &element[..];
-    transaction.set_event(start.pop_event());
-    if from == to {
-        push_one(transaction, &mut source, element, target);
-        transaction.touch(from, KeyKind::Collection(CollectionKind::List));
-        transaction.set_event(target.push_event());
-        transaction.save(from, &source);
-    } else {
-        transaction.save(from, &source);
-        transaction.set_event(target.push_event());
-        let mut other = match other {
-            Some(other) => other,
-            None => transaction.new_collection(CollectionKind::List)?,
-        };
-        push_one(transaction, &mut other, element, target);
-        transaction.save(to, &other);
-    }
-    reply.bulk(element);
-    Ok(())
-}
-
-pub(crate) fn lmove(
-    transaction: &mut CommandTransaction<'_>,
-    args: Args<'_>,
-    reply: &mut ReplyWriter<'_>,
-) -> CommandResult {
-    let ends = (end(args.at(3))?, end(args.at(4))?);
-    move_one(transaction, (args.at(1), args.at(2)), ends, reply)
-}
-
-pub(crate) fn rpoplpush(
-    transaction: &mut CommandTransaction<'_>,
-    args: Args<'_>,
-    reply: &mut ReplyWriter<'_>,
-) -> CommandResult {
-    move_one(
-        transaction,
-        (args.at(1), args.at(2)),
-        (ListEnd::Right, ListEnd::Left),
-        reply,
-    )
 }
