@@ -18,8 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the reply to a commit waits at most until mounts show the commit. Not a tuning parameter:
-/// a mount that does not answer for so long is stuck.
+/// How long the reply to a commit waits at most until mounts show the commit. Not a tuning
+/// parameter: a mount that does not answer for so long is stuck.
 const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
 /// The longest time that a request may wait.
