@@ -506,16 +506,8 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
                 _ => Structure::Tiered,
             };
             let (value_order, default_expiry) = match format {
+                EXPIRING_FORMAT => decode_order_and_expiry(&mut reader)?,
                 GATHERED_FORMAT => (ValueOrder::Gathered, None),
-                EXPIRING_FORMAT => {
-                    let value_order = match reader.u8().map_err(cut)? {
-                        0 => ValueOrder::Written,
-                        1 => ValueOrder::Gathered,
-                        other => return Err(format!("a value order with the number {other}")),
-                    };
-                    let after = Duration::from_millis(reader.u64().map_err(cut)?);
-                    (value_order, Some(after))
-                }
                 _ => (ValueOrder::Written, None),
             };
             Ok(CatalogRecord::Keyspace {
@@ -535,6 +527,17 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
         }
         other => Err(format!("a catalog key of kind {other}")),
     }
+}
+
+fn decode_order_and_expiry(reader: &mut ByteReader<'_>) -> Result<(ValueOrder, Option<Duration>), String> {
+    let cut = |_: TruncatedInput| "a truncated catalog record".to_owned();
+    let value_order = match reader.u8().map_err(cut)? {
+        0 => ValueOrder::Written,
+        1 => ValueOrder::Gathered,
+        other => return Err(format!("a value order with the number {other}")),
+    };
+    let after = Duration::from_millis(reader.u64().map_err(cut)?);
+    Ok((value_order, Some(after)))
 }
 
 /// Decodes the options of a structure. Returns a default for an unknown structure, because callers
