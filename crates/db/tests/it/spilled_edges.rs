@@ -1,7 +1,7 @@
 //! Spilled operands at the beginning of a keyspace. Their key, the empty one, is the end of the
 //! range that the keyspace before it occupies, and so of a delete of all keys there.
 
-use alluvium::simulation::{DirectoryOpener as _, SimulationOperations as _, StoreScale};
+use alluvium::simulation::{DirectoryOpener as _, StoreScale};
 use alluvium::{KeyspaceOptions, Options};
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
