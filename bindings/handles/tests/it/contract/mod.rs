@@ -2,6 +2,7 @@
 
 mod driver;
 mod language;
+mod transactions;
 
 use driver::CaseRun;
 use std::path::{Path, PathBuf};
