@@ -256,7 +256,7 @@ fn what_clients_may_take_is_said_by_flags() {
         ("maxclients", "77"),
         (
             "client-output-buffer-limit",
-            "normal 5242880 0 0 slave 0 0 0 pubsub 0 0 0",
+            "normal 5242880 0 0 slave 0 0 0 pubsub 33554432 8388608 60",
         ),
         ("timeout", "900"),
         ("tcp-keepalive", "90"),
