@@ -35,7 +35,8 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  format: 4 where compactions gather values, 3 where the structure has options, or 2
+//!      0     1  format: 5 where values expire by default, else 4 where compactions gather values,
+//!               3 where the structure has options, or 2
 //!      1     4  number: neither the catalog's nor the last
 //!      5     1  kind of the structure that it is in: `options/kind.rs` lists them
 //!      6     1  codec, as in node pointers
@@ -44,8 +45,10 @@
 //!              the name
 //!              varint: length of the compaction filter's name; 0 for none
 //!              the name
-//!              format 3: varint: length of the structure's options
+//!              formats 3 and 5: varint: length of the structure's options; 0 for none in format 5
 //!              the options, as text
+//!           1  format 5: 1 where compactions gather values, else 0
+//!           8  format 5: how long a value stays by default, in milliseconds
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
