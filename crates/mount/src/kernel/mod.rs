@@ -54,7 +54,6 @@ mod flags {
     pub(super) const ACCESS_LISTS: u64 = 1 << 20;
     pub(super) const MORE_PAGES: u64 = 1 << 22;
     pub(super) const CACHE_LINKS: u64 = 1 << 23;
-    pub(super) const KEEP_PAGES: u64 = 1 << 25;
     pub(super) const PRIVILEGES_ARE_REMOVED_HERE: u64 = 1 << 28;
     pub(super) const EXTENDED_FLAGS: u64 = 1 << 29;
     pub(super) const MORE_FLAGS: u64 = 1 << 30;
@@ -177,7 +176,10 @@ fn greet(device: BorrowedFd<'_>, options: &MountOptions) -> io::Result<()> {
 
 fn wanted(options: &MountOptions) -> u64 {
     let pages = match options.pages {
-        PageRetention::UntilNotice => flags::KEEP_PAGES,
+        // The kernel drops pages on a notice, and also where it learns of another size. With
+        // FUSE_EXPLICIT_INVAL_DATA it would not do the latter: a reader who learns of an append
+        // before the notice arrives would then see zeros, from the old last page.
+        PageRetention::UntilNotice => 0,
         PageRetention::UntilOpened => flags::CHECK_PAGES,
     };
     let writes = match options.writes {
