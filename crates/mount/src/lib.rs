@@ -12,8 +12,8 @@
 //! - **M2** No handler of a request waits for a notice to the kernel: one thread delivers all of
 //!   them.
 //! - **M3** The file system holds an inode once for each open file, and once for each directory,
-//!   special file or replaced file that the kernel refers to. The end of a mount takes all of these
-//!   back.
+//!   special file or replaced file that the kernel refers to. The end of a mount releases all of
+//!   them.
 //! - **M4** After [`Mount::unmount`] and [`CommandView::wait`], nothing reaches the file system any
 //!   more.
 //! - **M5** A panic in a handler answers EIO to that request, and the mount continues.

@@ -95,19 +95,18 @@ impl NoticeQueue {
 
     /// Waits until the kernel has taken all notices that are queued now, or the mount has ended.
     pub(crate) fn settle(&self) {
-        let mut queue = self.queue.lock();
-        let until = queue.queued;
-        while queue.delivered < until && !queue.has_ended {
-            self.changed.wait(&mut queue);
-        }
+        self.settle_until(None);
     }
 
-    /// Like [`NoticeQueue::settle`], but gives up after a time.
-    fn settle_within(&self, most: Duration) {
-        let deadline = Instant::now() + most;
+    /// Like [`NoticeQueue::settle`], but gives up at the deadline, if there is one.
+    fn settle_until(&self, deadline: Option<Instant>) {
         let mut queue = self.queue.lock();
-        let until = queue.queued;
-        while queue.delivered < until && !queue.has_ended {
+        let last = queue.queued;
+        while queue.delivered < last && !queue.has_ended {
+            let Some(deadline) = deadline else {
+                self.changed.wait(&mut queue);
+                continue;
+            };
             if self.changed.wait_until(&mut queue, deadline).timed_out() {
                 return;
             }
@@ -139,7 +138,7 @@ impl ChangeListener for NoticeQueue {
     }
 
     fn settle(&self, most: Duration) {
-        self.settle_within(most);
+        self.settle_until(Instant::now().checked_add(most));
     }
 }
 

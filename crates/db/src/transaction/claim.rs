@@ -1,5 +1,5 @@
-//! Claims: a locking transaction takes the first or last key of a range that no other transaction
-//! has locked, so that several workers share a queue without waiting for each other.
+//! Claims lock the first or last key of a range that no other transaction has locked. Several
+//! workers can therefore share a queue without waiting for each other.
 
 use super::Transaction;
 use super::walk::TransactionIter;

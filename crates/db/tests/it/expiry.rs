@@ -2,7 +2,7 @@
 //! and from disk, with merges and timed deletes.
 
 use alluvium::simulation::DirectoryOpener as _;
-use alluvium::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options};
+use alluvium::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, TransactionOptions, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -170,6 +170,73 @@ fn an_exchange_with_a_time_compares_what_is_there_now() {
                 .unwrap()
         );
         assert_eq!(found(&texts, "lock"), some("three", None), "{structure}");
+    }
+}
+
+/// Returns the numbers of the keys that have a value at a time.
+fn alive(clock: &AtomicU64, now: u64, keyspace: &Keyspace) -> Vec<u8> {
+    clock.store(now, Ordering::Relaxed);
+    let all = keyspace.unordered().map(|pair| pair.unwrap().0[0]);
+    let mut all: Vec<u8> = all.collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn a_default_applies_to_every_way_of_putting_and_to_nothing_else() {
+    for structure in STRUCTURES {
+        let clock = Arc::new(AtomicU64::new(1000));
+        let directory = Arc::new(MemoryDirectory::new());
+        let open = || {
+            let now = Arc::clone(&clock);
+            let options = Options::new().memory(16 << 20).workers(0);
+            let options = options.clocked(move || now.load(Ordering::Relaxed));
+            let db = options.open_in(directory.clone()).unwrap();
+            let brief = KeyspaceOptions::new()
+                .structure(structure.parse().unwrap())
+                .merge_operator("append")
+                .default_expiry(Duration::from_millis(500));
+            (db.keyspace_with("brief", &brief).unwrap(), db)
+        };
+        let (brief, db) = open();
+        brief.ingest([([0], "ingest")]).unwrap();
+        brief.put([1], "put").unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(&brief, [2], "batch").unwrap();
+        db.write(&batch).unwrap();
+        for (number, memory) in [(3, 1 << 20), (4, 1)] {
+            // The second one spills.
+            let transaction = db.begin_with(&TransactionOptions::new().memory(memory));
+            transaction.put(&brief, [number], "transaction").unwrap();
+            assert!(
+                transaction
+                    .compare_and_set(&brief, [number + 2], None, Some(b"set"))
+                    .unwrap()
+            );
+            transaction.commit().unwrap();
+        }
+        assert!(brief.compare_and_set([7], None, Some(b"set")).unwrap());
+        brief.merge([8], "operand").unwrap();
+        brief.put_until([9], "own time", at(9000)).unwrap();
+        brief.put([10], "deleted").unwrap();
+        assert!(brief.compare_and_set([10], Some(b"deleted"), None).unwrap());
+        brief.put([11], "kept").unwrap();
+        assert!(brief.persist([11]).unwrap());
+        assert_eq!(brief.expires_at([1]).unwrap(), Some(at(1500)), "{structure}");
+        let all = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11];
+        assert_eq!(alive(&clock, 1499, &brief), all, "{structure}");
+        let is_volatile = structure.starts_with("volatile");
+        if !is_volatile {
+            drop(brief);
+            db.close().unwrap();
+        }
+        let (brief, _db) = if is_volatile { (brief, db) } else { open() };
+        assert_eq!(brief.options().default_expiry, Some(Duration::from_millis(500)));
+        assert_eq!(alive(&clock, 1499, &brief), all, "{structure}, opened again");
+        assert_eq!(alive(&clock, 1500, &brief), [8, 9, 11], "{structure}");
+        brief.put([12], "later").unwrap();
+        assert_eq!(alive(&clock, 1999, &brief), [8, 9, 11, 12], "{structure}");
+        assert_eq!(alive(&clock, 2000, &brief), [8, 9, 11], "{structure}");
     }
 }
 

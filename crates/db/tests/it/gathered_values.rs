@@ -1,5 +1,5 @@
-//! Keyspaces whose compactions bring separate values together, beside everything else that touches
-//! the same records: spilled transactions, range deletes, expiry, snapshots, tiers and reopening.
+//! A model test of keyspaces whose compactions gather separate values. It mixes puts and merges
+//! with spilled transactions, range deletes, expiry, snapshots, two tiers and reopening.
 //!
 //! The crossing test cannot gather: a value extent has at least 128 KiB, and its stores are so
 //! small that nearly all extents are less than half full, so compactions copy their values anyway.

@@ -214,8 +214,8 @@ fn only_locking_transactions_claim_and_only_in_ordered_keyspaces() {
     assert!(dropped.iter().all(|error| error.kind() == ErrorKind::Dropped));
 }
 
-/// Workers that fail in every third job and roll back. Some are under snapshot isolation, and plain
-/// threads take jobs beside them.
+/// Three workers claim jobs in transactions, and roll back every third time. Two of them use
+/// snapshot isolation. A fourth thread takes jobs with `pop_first`.
 #[test]
 fn each_job_is_done_once_by_workers_that_fail_now_and_then() {
     const JOBS: u32 = 600;

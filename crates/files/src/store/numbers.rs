@@ -1,8 +1,9 @@
 //! Inode numbers.
 //!
 //! Numbers are reserved in ranges, by commits of their own, so that operations do not depend on a
-//! counter. What is created in one directory gets consecutive numbers, also if much time passes in
-//! between, so that a reader of the directory finds its inodes, and the contents in them, together.
+//! counter. Each directory has a range of its own, from which all inodes that are created in it get
+//! their numbers. A reader of the directory therefore finds its inodes, and the contents in them,
+//! together. The ranges are forgotten when the file system is closed.
 //! A number is never used twice: what a crash or a rollback leaves unused stays unused. If
 //! a crash loses a reservation, everything that was created with its numbers is lost as well, and
 //! the next opening has another generation.
@@ -17,8 +18,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Number of inode numbers that a commit reserves.
-/// Tuning: `65_536` since 2026-11-30: the ranges of 1,024 directories. What is left of them when
-/// the file system is closed stays unused, and there are 2^56 numbers.
+/// Tuning: `65_536` since 2026-11-30: the ranges of 1,024 directories. Closing the file system
+/// wastes at most this many of the 2^56 numbers.
 const RESERVED_AT_ONCE: u64 = 65_536;
 
 /// Number of consecutive inode numbers for what is created in one directory.
@@ -40,9 +41,9 @@ pub(super) struct InodeNumbers {
 
 #[derive(Debug, Default)]
 struct NumberRanges {
-    /// What is reserved, and belongs to no directory yet.
+    /// The reserved numbers that belong to no directory yet.
     free: Range<u64>,
-    /// What is left of the range of each directory that was used recently.
+    /// The unused numbers of each directory in which something was created recently.
     of_directories: HashMap<Inode, Range<u64>>,
 }
 

@@ -210,8 +210,7 @@ impl FilesSession {
             },
             FilesRequest::CommitBranch(name) => {
                 let committed = self.files.commit_branch(name);
-                self.files.settle(SHOWN_WITHIN);
-                committed
+                committed.map(|()| self.files.settle(SHOWN_WITHIN))
             }
             FilesRequest::AbortBranch(name) => self.files.abort_branch(name),
             FilesRequest::History(path) => match self.files.history(path) {

@@ -105,6 +105,26 @@ fn attributes_and_pages_that_others_change_are_read_again() {
 }
 
 #[test]
+fn an_append_without_a_notice_so_far_shows_no_zeros() {
+    need_mounts!();
+    let options = MountOptions {
+        attribute_timeout: Duration::ZERO,
+        ..MountOptions::default()
+    };
+    let files = MemoryFiles::new();
+    let silent = files.same_view();
+    let mounted = MountedDirectory::with(files, &options);
+    let path = mounted.path("a");
+    fs::write(&path, [1; 100]).unwrap();
+    let file = fs::File::open(&path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), [1; 100]);
+    let inode = Inode(file.metadata().unwrap().ino());
+    silent.write(inode, WritePosition::At(100), &[2; 50]).unwrap();
+    // The page of the first read has zeros behind the old end of the file.
+    assert_eq!(fs::read(&path).unwrap(), [&[1; 100][..], &[2; 50]].concat());
+}
+
+#[test]
 fn the_kernel_answers_what_it_remembers_by_itself() {
     need_mounts!();
     let (mounted, other) = patient();

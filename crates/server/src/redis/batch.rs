@@ -213,7 +213,7 @@ pub(super) enum BatchOutcome {
     Blocks(Arc<WaitingCommand>),
 }
 
-/// What a batch waits for.
+/// The event that a batch waits for.
 enum BatchWait {
     Read(Box<PendingRead>),
     Change(Arc<WaitingCommand>),

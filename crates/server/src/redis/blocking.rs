@@ -504,10 +504,10 @@ mod tests {
     use std::task::Wake;
     use std::time::Duration;
 
-    struct Flag(AtomicBool);
+    struct WakeFlag(AtomicBool);
 
-    impl Wake for Flag {
-        fn wake(self: Arc<Flag>) {
+    impl Wake for WakeFlag {
+        fn wake(self: Arc<WakeFlag>) {
             self.0.store(true, Ordering::Release);
         }
     }
@@ -540,7 +540,7 @@ mod tests {
         let registry = Arc::new(WaitRegistry::new(&store));
         let thread = registry.start().unwrap();
         let held = || store.locks.lock(KeyLockRequest::default());
-        let flag = Arc::new(Flag(AtomicBool::new(false)));
+        let flag = Arc::new(WakeFlag(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&flag));
         let mut places = Vec::new();
         let first = registry.enqueue(&request("BLPOP a b 0", &mut places, 1), &held(), &waker);

@@ -185,17 +185,17 @@ impl ChannelSubscriber {
 }
 
 /// The subscribers of a channel or pattern, by client.
-type Subscribers = BTreeMap<u64, Arc<ChannelSubscriber>>;
+type SubscriberMap = BTreeMap<u64, Arc<ChannelSubscriber>>;
 
 #[derive(Default)]
 struct SubscriptionTables {
-    channels: HashMap<Box<[u8]>, Subscribers>,
-    shards: HashMap<Box<[u8]>, Subscribers>,
-    patterns: BTreeMap<Box<[u8]>, Subscribers>,
+    channels: HashMap<Box<[u8]>, SubscriberMap>,
+    shards: HashMap<Box<[u8]>, SubscriberMap>,
+    patterns: BTreeMap<Box<[u8]>, SubscriberMap>,
 }
 
 impl SubscriptionTables {
-    fn of_channels(&self, kind: SubscriptionKind) -> &HashMap<Box<[u8]>, Subscribers> {
+    fn of_channels(&self, kind: SubscriptionKind) -> &HashMap<Box<[u8]>, SubscriberMap> {
         match kind {
             SubscriptionKind::Shard => &self.shards,
             SubscriptionKind::Channel | SubscriptionKind::Pattern => &self.channels,
@@ -229,7 +229,7 @@ impl SubscriptionTables {
     }
 
     /// Calls `look` with the subscribers of each pattern that a channel matches.
-    fn each_pattern(&self, message: &ChannelMessage, mut look: impl FnMut(&[u8], &Subscribers)) {
+    fn each_pattern(&self, message: &ChannelMessage, mut look: impl FnMut(&[u8], &SubscriberMap)) {
         if message.is_sharded {
             return;
         }
@@ -350,7 +350,7 @@ impl SubscriptionRegistry {
         });
     }
 
-    fn send(&self, subscribers: &Subscribers, parts: &[&[u8]], limits: &InboxLimits) {
+    fn send(&self, subscribers: &SubscriberMap, parts: &[&[u8]], limits: &InboxLimits) {
         let mut encoded: [Option<Arc<EncodedMessage>>; 2] = [None, None];
         for subscriber in subscribers.values() {
             let version = subscriber.version();

@@ -56,6 +56,14 @@ impl MemoryFiles {
         }
     }
 
+    /// Returns another handle of the same view. Mounts of the view are not told of its changes.
+    pub(crate) fn same_view(&self) -> MemoryFiles {
+        MemoryFiles {
+            shared: self.shared.clone(),
+            view: self.view,
+        }
+    }
+
     /// Returns how often a sync was asked for.
     pub(crate) fn syncs(&self) -> u64 {
         self.shared.syncs.load(Ordering::Relaxed)
