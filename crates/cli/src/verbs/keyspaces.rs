@@ -81,7 +81,8 @@ pub struct CreateKeyspaceCommand {
     /// The merge operator: add or append.
     #[arg(long, value_name = "NAME")]
     pub merge_operator: Option<String>,
-    /// How long a value lives, as in 30m or 7d, if its put gives no expiry time [default: for good].
+    /// How long a value lives, as in 30m or 7d, if its put gives no expiry time [default: for
+    /// good].
     #[arg(long, value_name = "DURATION", value_parser = alluvium::text::parse_duration)]
     pub default_expiry: Option<Duration>,
     /// The structure, with its options after commas. tiered: a tree that suits most data. levels:

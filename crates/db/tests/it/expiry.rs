@@ -225,12 +225,14 @@ fn a_default_applies_to_every_way_of_putting_and_to_nothing_else() {
         assert_eq!(brief.expires_at([1]).unwrap(), Some(at(1500)), "{structure}");
         let all = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11];
         assert_eq!(alive(&clock, 1499, &brief), all, "{structure}");
-        let is_volatile = structure.starts_with("volatile");
-        if !is_volatile {
-            drop(brief);
-            db.close().unwrap();
-        }
-        let (brief, _db) = if is_volatile { (brief, db) } else { open() };
+        let (brief, _db) = match structure.starts_with("volatile") {
+            true => (brief, db),
+            false => {
+                drop(brief);
+                db.close().unwrap();
+                open()
+            }
+        };
         assert_eq!(brief.options().default_expiry, Some(Duration::from_millis(500)));
         assert_eq!(alive(&clock, 1499, &brief), all, "{structure}, opened again");
         assert_eq!(alive(&clock, 1500, &brief), [8, 9, 11], "{structure}");

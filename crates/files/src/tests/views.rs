@@ -11,6 +11,8 @@ use alluvium_device::simulated::SimDirectory;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 const ROOT: Inode = Inode::ROOT;
 
@@ -18,6 +20,8 @@ const ROOT: Inode = Inode::ROOT;
 struct HeardChanges {
     names: Mutex<BTreeSet<(Inode, Vec<u8>)>>,
     inodes: Mutex<BTreeSet<Inode>>,
+    /// How often a committer has waited for the listener.
+    waits: AtomicUsize,
 }
 
 impl ChangeListener for HeardChanges {
@@ -27,6 +31,11 @@ impl ChangeListener for HeardChanges {
 
     fn inode_changed(&self, inode: Inode) {
         self.inodes.lock().insert(inode);
+    }
+
+    fn settle(&self, most: Duration) {
+        assert_eq!(most, Duration::from_secs(7));
+        self.waits.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -50,6 +59,11 @@ fn listeners_hear_the_changes_of_other_views_after_their_commits() {
     let other = Files::open(&place.db, "test").unwrap();
     other.write(one, WritePosition::End, b"x").unwrap();
     assert_eq!(heard.take(), (vec![], vec![one]));
+    // A view waits for the listeners of the others, not for its own.
+    place.files.settle(Duration::from_secs(7));
+    assert_eq!(heard.waits.load(Ordering::Relaxed), 0);
+    other.settle(Duration::from_secs(7));
+    assert_eq!(heard.waits.load(Ordering::Relaxed), 1);
     other
         .rename(ROOT, b"own", ROOT, b"new", RenameMode::Replace)
         .unwrap();
