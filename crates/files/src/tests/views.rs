@@ -221,7 +221,7 @@ fn on_a_full_disk_files_are_cut_and_removed() {
     let healed = (0..2000).any(|_| {
         let written = files.write_file(b"/again", &vec![9; 1 << 20], 0o644);
         if written.is_err() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
         written.is_ok()
     });
